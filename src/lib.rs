@@ -1,0 +1,1 @@
+//! A job queue that AI agents drive.
