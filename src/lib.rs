@@ -1,1 +1,9 @@
-//! A job queue that AI agents drive.
+//! A job queue that AI agents drive, and ordinary workers with them.
+//!
+//! Two doors lead to one engine: agents speak MCP, workers speak framed MessagePack over TCP. Both are thin
+//! translators into the typed commands of [`command`]; a [`broker`] applies them to the pure state machine in
+//! [`engine`]. ARCHITECTURE.md tells the rest.
+
+pub mod broker;
+pub mod command;
+pub mod engine;

@@ -1,0 +1,284 @@
+//! The engine in this process: one lock, one timer, and the waits it hands out as futures.
+//!
+//! Lock order: engine, then hub. The engine's lock is never held across an `await` or a system call; a
+//! batch of commands takes it once.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::hub::{EventFilter, Hub, Subscription};
+use super::{Broker, Clock, Submitted, SystemClock, timer};
+use crate::command::{Command, CommandError, Executed, Reply, execute};
+use crate::engine::{Config, ConnectionId, Effects, Engine, Millis, Served, Turn, WaiterId};
+
+/// A broker whose engine lives in this process, in memory.
+pub struct LocalBroker {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    core: Mutex<Core>,
+    clock: Box<dyn Clock>,
+    hub: Arc<Hub>,
+    next_connection: AtomicU64,
+    /// Wakes the timer early.
+    rearm: Notify,
+}
+
+struct Core {
+    engine: Engine,
+    effects: Effects,
+    waits: HashMap<WaiterId, oneshot::Sender<Served>>,
+    /// When the timer will wake by itself; `i64::MAX` when it has nothing to wait for.
+    armed_for: Millis,
+}
+
+impl LocalBroker {
+    /// A broker on the system's clock with fresh randomness, and the task that wakes it when something is due.
+    ///
+    /// # Errors
+    /// When the system gives no random seed.
+    pub fn start(config: Config) -> std::io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
+        let broker = Self::new(config, Box::new(SystemClock::new()), seed);
+        timer::spawn(&broker.shared);
+        Ok(broker)
+    }
+
+    /// A broker that acts only when it is called: the clock is the caller's, and so is [`LocalBroker::tick`].
+    pub fn simulated(config: Config, clock: Box<dyn Clock>, seed: [u8; 32]) -> Self {
+        Self::new(config, clock, seed)
+    }
+
+    fn new(config: Config, clock: Box<dyn Clock>, seed: [u8; 32]) -> Self {
+        let core = Core {
+            engine: Engine::new(config, seed),
+            effects: Effects::default(),
+            waits: HashMap::new(),
+            armed_for: Millis::MAX,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                core: Mutex::new(core),
+                clock,
+                hub: Arc::default(),
+                next_connection: AtomicU64::new(1),
+                rearm: Notify::new(),
+            }),
+        }
+    }
+
+    /// Lets everything happen that is due.
+    pub fn tick(&self) {
+        self.shared.tick();
+    }
+}
+
+impl Drop for LocalBroker {
+    fn drop(&mut self) {
+        // The timer looks whether it is the last one that holds the engine.
+        self.shared.rearm.notify_one();
+    }
+}
+
+impl Shared {
+    /// Runs `act` on the engine at the time now, then lets its effects out.
+    fn with_engine<R>(&self, act: impl FnOnce(&mut Core, Millis) -> R) -> R {
+        let mut core = self.core.lock();
+        core.effects.listening = self.hub.is_listening();
+        let now = self.clock.now();
+        let result = act(&mut core, now);
+        self.let_out(&mut core, now);
+        // Compared and stored under the lock, so that no earlier deadline slips in between.
+        if core.engine.next_deadline().unwrap_or(i64::MAX) < core.armed_for {
+            self.rearm.notify_one();
+        }
+        result
+    }
+
+    fn let_out(&self, core: &mut Core, now: Millis) {
+        // Giving back what a vanished waiter was handed can serve the next one, hence the loop.
+        while !core.effects.served.is_empty() {
+            for (waiter, served) in std::mem::take(&mut core.effects.served) {
+                let unread = match core.waits.remove(&waiter) {
+                    Some(sender) => sender.send(served).err(),
+                    None => Some(served),
+                };
+                if let Some(Served::Pull(deliveries)) = unread {
+                    let mut turn = Turn {
+                        now,
+                        caller: None,
+                        effects: &mut core.effects,
+                    };
+                    core.engine.give_back(&mut turn, &deliveries);
+                }
+            }
+        }
+        if !core.effects.events.is_empty() {
+            self.hub.publish(&mut core.effects.events);
+        }
+    }
+
+    pub(super) fn tick(&self) {
+        self.with_engine(|core, now| {
+            core.engine.tick(&mut Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            });
+        });
+    }
+
+    /// When the engine next wants to be called, and a note that the timer waits for exactly that.
+    pub(super) fn arm(&self) -> Option<Millis> {
+        let mut core = self.core.lock();
+        let next = core.engine.next_deadline();
+        core.armed_for = next.unwrap_or(Millis::MAX);
+        next
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    pub(super) const fn rearm(&self) -> &Notify {
+        &self.rearm
+    }
+
+    fn withdraw(&self, waiter: WaiterId, handed: Option<Served>) {
+        self.with_engine(|core, now| {
+            core.waits.remove(&waiter);
+            let mut turn = Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            };
+            core.engine.cancel_wait(waiter);
+            if let Some(Served::Pull(deliveries)) = handed {
+                core.engine.give_back(&mut turn, &deliveries);
+            }
+        });
+    }
+}
+
+impl Broker for LocalBroker {
+    fn submit(
+        &self,
+        caller: Option<ConnectionId>,
+        commands: &mut Vec<Command>,
+        answers: &mut Vec<Submitted>,
+    ) {
+        let shared = &self.shared;
+        shared.with_engine(|core, now| {
+            for command in commands.drain(..) {
+                answers.push(run(shared, core, now, caller, command));
+            }
+        });
+    }
+
+    fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted {
+        let shared = &self.shared;
+        shared.with_engine(|core, now| run(shared, core, now, caller, command))
+    }
+
+    fn connect(&self) -> ConnectionId {
+        ConnectionId(self.shared.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn disconnect(&self, connection: ConnectionId) {
+        self.shared.with_engine(|core, now| {
+            core.engine.disconnect(
+                &mut Turn {
+                    now,
+                    caller: None,
+                    effects: &mut core.effects,
+                },
+                connection,
+            );
+        });
+    }
+
+    fn subscribe(&self, filter: EventFilter) -> Subscription {
+        self.shared.hub.subscribe(filter)
+    }
+
+    fn shut_down(&self) {
+        self.shared.with_engine(|core, now| {
+            core.engine.stop_deliveries(&mut Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            });
+        });
+    }
+}
+
+fn run(
+    shared: &Arc<Shared>,
+    core: &mut Core,
+    now: Millis,
+    caller: Option<ConnectionId>,
+    command: Command,
+) -> Submitted {
+    let mut turn = Turn {
+        now,
+        caller,
+        effects: &mut core.effects,
+    };
+    match execute(&mut core.engine, &mut turn, command) {
+        Executed::Done(reply) => Submitted::Done(reply),
+        Executed::Waiting(waiter) => {
+            let (sender, receiver) = oneshot::channel();
+            core.waits.insert(waiter, sender);
+            Submitted::Later(Box::pin(Wait {
+                shared: Arc::downgrade(shared),
+                waiter,
+                receiver: Some(receiver),
+            }))
+        }
+    }
+}
+
+/// A wait in progress. Dropping it withdraws it and returns what it was handed but nobody read.
+struct Wait {
+    shared: Weak<Shared>,
+    waiter: WaiterId,
+    /// `None` once read.
+    receiver: Option<oneshot::Receiver<Served>>,
+}
+
+impl Future for Wait {
+    type Output = Result<Reply, CommandError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(receiver) = self.receiver.as_mut() else {
+            return Poll::Ready(Err(CommandError::Internal));
+        };
+        let served = std::task::ready!(Pin::new(receiver).poll(cx));
+        self.receiver = None;
+        Poll::Ready(match served {
+            Ok(Served::Pull(deliveries)) => Ok(Reply::Pulled(deliveries)),
+            Ok(Served::Job(waited)) => Ok(Reply::Waited(waited)),
+            Err(_) => Err(CommandError::ShuttingDown),
+        })
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let (Some(mut receiver), Some(shared)) = (self.receiver.take(), self.shared.upgrade())
+        else {
+            return;
+        };
+        receiver.close();
+        shared.withdraw(self.waiter, receiver.try_recv().ok());
+    }
+}

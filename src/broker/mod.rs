@@ -1,0 +1,94 @@
+//! A broker executes commands: the trait that every door talks to, and its implementations.
+//!
+//! [`local`] runs the engine in this process. Commands submitted together are applied in order and before
+//! `submit` returns; whatever has to wait comes back as a future. Dropping that future withdraws the wait,
+//! and a job that was already handed to it goes back to its queue.
+
+mod clock;
+mod hub;
+mod local;
+mod timer;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use hub::{EventFilter, PublishedEvent, Subscription};
+pub use local::LocalBroker;
+
+use crate::command::{Command, CommandError, Operation, Reply};
+use crate::engine::ConnectionId;
+
+/// The answer to a command that has to wait.
+pub type Pending = Pin<Box<dyn Future<Output = Result<Reply, CommandError>> + Send>>;
+
+/// The answer to a command, now or later.
+pub enum Submitted {
+    /// Applied and answered.
+    Done(Result<Reply, CommandError>),
+    /// Accepted; the answer comes later.
+    Later(Pending),
+}
+
+impl Submitted {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub async fn wait(self) -> Result<Reply, CommandError> {
+        match self {
+            Self::Done(reply) => reply,
+            Self::Later(pending) => pending.await,
+        }
+    }
+}
+
+/// Something that executes commands.
+pub trait Broker: Send + Sync + 'static {
+    /// Applies `commands` in order, emptying the list, and appends one answer for each to `answers`.
+    ///
+    /// `caller` is the connection that asks; deliveries made to it are released when it closes.
+    fn submit(
+        &self,
+        caller: Option<ConnectionId>,
+        commands: &mut Vec<Command>,
+        answers: &mut Vec<Submitted>,
+    );
+
+    /// Applies one command.
+    fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted;
+
+    /// A new connection.
+    fn connect(&self) -> ConnectionId;
+
+    /// The connection is gone: its waits end, its deliveries go back, its workers are forgotten.
+    fn disconnect(&self, connection: ConnectionId);
+
+    /// Events from now on. The subscription ends when it is dropped.
+    fn subscribe(&self, filter: EventFilter) -> Subscription;
+
+    /// Ends every wait with an empty answer and refuses new ones; other commands go on.
+    fn shut_down(&self);
+}
+
+/// Typed calls on any broker.
+pub trait BrokerExt {
+    /// Executes one command and waits for its answer.
+    ///
+    /// # Errors
+    /// Those of the command; [`CommandError::Internal`] when the broker answers out of turn.
+    fn call<O: Operation>(
+        &self,
+        operation: O,
+    ) -> impl Future<Output = Result<O::Reply, CommandError>> + Send;
+}
+
+impl<B: Broker + ?Sized> BrokerExt for B {
+    fn call<O: Operation>(
+        &self,
+        operation: O,
+    ) -> impl Future<Output = Result<O::Reply, CommandError>> + Send {
+        let submitted = self.submit_one(None, operation.into());
+        async move { O::reply(submitted.wait().await?).ok_or(CommandError::Internal) }
+    }
+}

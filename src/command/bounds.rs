@@ -1,0 +1,134 @@
+//! Every maximum and default of the product, with its unit, and the checks of names that all surfaces share.
+//!
+//! Sources: engine contract sections 2.3 and 27, tcp protocol sections 8 and 25. A tool may publish a
+//! narrower bound in its own parameter type; nothing widens one.
+
+use std::sync::Arc;
+
+use super::error::ArgumentError;
+
+/// Characters of a queue name.
+pub const QUEUE_NAME_MAX: usize = 256;
+/// Characters (UTF-16 units) of a job name.
+pub const JOB_NAME_MAX: usize = 256;
+/// Job name when the client gives none.
+pub const JOB_NAME_DEFAULT: &str = "default";
+/// Characters (UTF-16 units) of the JSON form of job data.
+pub const JOB_DATA_MAX: usize = 10_485_760;
+/// Attempts when the client gives none.
+pub const ATTEMPTS_DEFAULT: u32 = 3;
+/// Attempts at most; more is stored as this.
+pub const ATTEMPTS_MAX: u32 = 2_147_483_647;
+/// Ms a bounded time or delay may be away; the range of a JavaScript date halved, as the protocol has it.
+pub const TIME_MAX: f64 = 4_320_000_000_000_000.0;
+/// Ms of `backoff.maxDelay`.
+pub const BACKOFF_CAP_MAX: i64 = 86_400_000;
+/// Jobs of one pull.
+pub const PULL_COUNT_MAX: i64 = 1_000;
+/// Ms a pull may wait.
+pub const PULL_WAIT_MAX: i64 = 60_000;
+/// Ms a wait for a job may last.
+pub const JOB_WAIT_MAX: i64 = 600_000;
+/// Ms a wait for a job lasts when the client gives no time.
+pub const JOB_WAIT_DEFAULT: i64 = 30_000;
+/// Ms a lock lasts when the client gives no time.
+pub const LOCK_TTL_DEFAULT: f64 = 30_000.0;
+/// Stack lines looked at.
+pub const STACK_LINES_MAX: usize = 100;
+/// Jobs of a listing when the client gives no limit.
+pub const LISTING_DEFAULT: usize = 100;
+/// Jobs removed by one clean when the client gives no limit.
+pub const CLEAN_DEFAULT: usize = 1_000;
+/// Bytes of one frame, without its length.
+pub const FRAME_MAX: usize = 67_108_864;
+/// Levels of nesting of one frame, its own map included.
+pub const FRAME_DEPTH_MAX: usize = 1_000;
+/// Event names of one subscription.
+pub const EVENT_TYPES_MAX: usize = 32;
+
+/// The name of a queue.
+///
+/// Commands that bring a job in or take one out check it ([`QueueName::new`]); the others accept any text,
+/// since a queue with an impossible name is simply empty ([`QueueName::lenient`]).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueName(Arc<str>);
+
+impl QueueName {
+    /// A checked name: 1 to 256 of letters, digits, `_ - . :`.
+    ///
+    /// # Errors
+    /// The rule that the text breaks.
+    pub fn new(text: &str) -> Result<Self, ArgumentError> {
+        if text.is_empty() {
+            Err(ArgumentError::QueueRequired)
+        } else if text.encode_utf16().count() > QUEUE_NAME_MAX {
+            Err(ArgumentError::QueueTooLong)
+        } else if !text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte))
+        {
+            Err(ArgumentError::QueueInvalid)
+        } else {
+            Ok(Self(text.into()))
+        }
+    }
+
+    /// Any text as the name of a queue that may not exist.
+    pub fn lenient(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The shared text.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Checks a job name.
+///
+/// # Errors
+/// When it is empty or longer than 256 UTF-16 units.
+pub fn job_name(text: &str) -> Result<Arc<str>, ArgumentError> {
+    if text.is_empty() || (text.len() > JOB_NAME_MAX && text.encode_utf16().count() > JOB_NAME_MAX)
+    {
+        return Err(ArgumentError::JobName);
+    }
+    Ok(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_names_follow_the_rule() {
+        for good in ["a", "a-b_c.d:e9", &"q".repeat(256)] {
+            assert!(QueueName::new(good).is_ok(), "{good}");
+        }
+        assert_eq!(QueueName::new(""), Err(ArgumentError::QueueRequired));
+        assert_eq!(
+            QueueName::new(&"q".repeat(257)),
+            Err(ArgumentError::QueueTooLong)
+        );
+        for bad in ["a b", "é", "a/b", "a\0b"] {
+            assert_eq!(
+                QueueName::new(bad),
+                Err(ArgumentError::QueueInvalid),
+                "{bad:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn job_names_are_counted_in_utf16_units() {
+        assert!(job_name(&"é".repeat(256)).is_ok());
+        assert!(job_name(&"😀".repeat(128)).is_ok());
+        assert_eq!(job_name(&"😀".repeat(129)), Err(ArgumentError::JobName));
+        assert_eq!(job_name(""), Err(ArgumentError::JobName));
+    }
+}

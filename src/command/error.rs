@@ -1,0 +1,328 @@
+//! Every way in which a command can be refused: one table of codes, texts and hints for all surfaces.
+//!
+//! The texts that clients match on are the protocol's (tcp protocol, sections 4 to 18; MCP contract,
+//! section 10); the hints are ours. No text carries a path, a host name or a backtrace.
+
+use thiserror::Error;
+
+use crate::engine::{JobId, Refusal};
+
+/// Stable, machine-readable cause of an error (MCP contract, section 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// An argument does not fit.
+    InvalidArguments,
+    /// There is no such thing.
+    NotFound,
+    /// It exists, but its state does not allow the operation.
+    WrongState,
+    /// The delivery is locked and no token was given.
+    LockRequired,
+    /// The token does not hold the lock.
+    LockInvalid,
+    /// It clashes with something that exists.
+    Conflict,
+    /// Too much data.
+    TooLarge,
+    /// The tool exists, but is not exposed here.
+    NotLoaded,
+    /// A destructive call needs the user's consent.
+    ConfirmationRequired,
+    /// The user refused.
+    ConfirmationDeclined,
+    /// The broker cannot be reached or is shutting down.
+    BackendUnavailable,
+    /// The time was over.
+    Timeout,
+    /// The caller withdrew the call.
+    Cancelled,
+    /// A fault of ours; details are in the log.
+    Internal,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of the reference page.
+    pub const ALL: [Self; 14] = [
+        Self::InvalidArguments,
+        Self::NotFound,
+        Self::WrongState,
+        Self::LockRequired,
+        Self::LockInvalid,
+        Self::Conflict,
+        Self::TooLarge,
+        Self::NotLoaded,
+        Self::ConfirmationRequired,
+        Self::ConfirmationDeclined,
+        Self::BackendUnavailable,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
+    /// The text of the code.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidArguments => "invalid_arguments",
+            Self::NotFound => "not_found",
+            Self::WrongState => "wrong_state",
+            Self::LockRequired => "lock_required",
+            Self::LockInvalid => "lock_invalid",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too_large",
+            Self::NotLoaded => "not_loaded",
+            Self::ConfirmationRequired => "confirmation_required",
+            Self::ConfirmationDeclined => "confirmation_declined",
+            Self::BackendUnavailable => "backend_unavailable",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// What the code means, for the reference.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::InvalidArguments => {
+                "An argument is missing, unknown or out of bounds; nothing was applied."
+            }
+            Self::NotFound => "There is no job with that id.",
+            Self::WrongState => "The job is not in a state that allows the operation.",
+            Self::LockRequired => {
+                "The job was delivered with a lock and the call carried no token."
+            }
+            Self::LockInvalid => "The token is not that of the current lock.",
+            Self::Conflict => "The request clashes with something that exists.",
+            Self::TooLarge => "The job data is larger than the limit.",
+            Self::NotLoaded => "The tool belongs to a toolset that this server does not expose.",
+            Self::ConfirmationRequired => "A destructive call needs the consent of the user first.",
+            Self::ConfirmationDeclined => {
+                "The user declined; the call must not be repeated unasked."
+            }
+            Self::BackendUnavailable => "The broker cannot be reached, or is shutting down.",
+            Self::Timeout => "The broker did not answer in time.",
+            Self::Cancelled => "The caller withdrew the call.",
+            Self::Internal => "A fault of the server; details are in its log.",
+        }
+    }
+}
+
+/// Why a command was refused. `Display` is the exact text every surface shows.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CommandError {
+    /// An argument does not fit.
+    #[error("{0}")]
+    Argument(ArgumentError),
+    /// An entry of a batch does not fit; nothing of the batch was applied.
+    #[error("jobs[{index}]: {error}")]
+    BatchEntry {
+        /// Position in the batch, from 0.
+        index: usize,
+        /// Its fault.
+        error: ArgumentError,
+    },
+    /// The engine refused.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The broker is shutting down or unreachable.
+    #[error("Server is shutting down")]
+    ShuttingDown,
+    /// A fault of ours.
+    #[error("Internal server error")]
+    Internal,
+}
+
+/// What is wrong with an argument.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ArgumentError {
+    /// No queue, or an empty name.
+    #[error("Queue name is required")]
+    QueueRequired,
+    /// Over 256 characters.
+    #[error("Queue name too long (max 256 characters)")]
+    QueueTooLong,
+    /// Outside letters, digits, `_ - . :`.
+    #[error("Queue name contains invalid characters")]
+    QueueInvalid,
+    /// Empty, not text, or over 256 characters.
+    #[error("Job name must be a non-empty string of at most 256 characters")]
+    JobName,
+    /// JSON form above 10,485,760 characters.
+    #[error("Job data too large (max 10MB)")]
+    DataTooLarge,
+    /// JSON form above the job's own `sizeLimit`.
+    #[error("Job data exceeds sizeLimit of {0} bytes")]
+    SizeLimit(String),
+    /// Missing.
+    #[error("{0} is required")]
+    Required(&'static str),
+    /// Not a number.
+    #[error("{0} must be a number")]
+    NotNumber(&'static str),
+    /// NaN or infinite.
+    #[error("{0} must be a finite number")]
+    NotFinite(&'static str),
+    /// Below its bound.
+    #[error("{field} must be at least {min}")]
+    TooSmall {
+        /// The argument.
+        field: &'static str,
+        /// Its bound.
+        min: i64,
+    },
+    /// Above its bound.
+    #[error("{field} must be at most {max}")]
+    TooLarge {
+        /// The argument.
+        field: &'static str,
+        /// Its bound.
+        max: i64,
+    },
+    /// Not text.
+    #[error("{0} must be a string")]
+    NotText(&'static str),
+    /// Not a list.
+    #[error("{0} must be an array")]
+    NotList(&'static str),
+    /// Parallel lists of a batch differ in length.
+    #[error("{command} {field} length must match ids length")]
+    LengthMismatch {
+        /// The command.
+        command: &'static str,
+        /// The list that differs.
+        field: &'static str,
+    },
+    /// Part of the protocol that this version does not implement; ignoring it would change what the job means.
+    #[error("{0} is not supported by this version")]
+    Unsupported(&'static str),
+}
+
+impl CommandError {
+    /// Its stable code.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Argument(ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_))
+            | Self::BatchEntry {
+                error: ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_),
+                ..
+            } => ErrorCode::TooLarge,
+            Self::Argument(_) | Self::BatchEntry { .. } => ErrorCode::InvalidArguments,
+            Self::Refused(Refusal::NotActive(_)) => ErrorCode::WrongState,
+            Self::Refused(Refusal::TokenRequired(_)) => ErrorCode::LockRequired,
+            Self::Refused(Refusal::TokenInvalid(_)) => ErrorCode::LockInvalid,
+            Self::Refused(Refusal::NotFound(_)) => ErrorCode::NotFound,
+            Self::ShuttingDown => ErrorCode::BackendUnavailable,
+            Self::Internal => ErrorCode::Internal,
+        }
+    }
+
+    /// What to do next, in at most 160 characters.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Argument(error) | Self::BatchEntry { error, .. } => error.hint(),
+            Self::Refused(Refusal::NotActive(_)) => {
+                "Read its state with bunqueue_get_job_state. A queued job must be pulled before it can be reported on."
+            }
+            Self::Refused(Refusal::TokenRequired(_)) => {
+                "Pass the token returned by bunqueue_pull_job for this delivery."
+            }
+            Self::Refused(Refusal::TokenInvalid(_)) => {
+                "The lock ran out or belongs to a newer delivery. Do not report on it; pull the job again."
+            }
+            Self::Refused(Refusal::NotFound(_)) => {
+                "Check the id; bunqueue_list_jobs_page lists the jobs of a queue. Removed jobs cannot be read."
+            }
+            Self::ShuttingDown => "Connect again once the server is back.",
+            Self::Internal => "Try once more; if it persists, read the log of the server.",
+        }
+    }
+}
+
+impl ArgumentError {
+    /// What to do next, in at most 160 characters.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::QueueRequired | Self::QueueTooLong | Self::QueueInvalid => {
+                "A queue name has 1 to 256 characters out of letters, digits, underscore, hyphen, dot and colon."
+            }
+            Self::JobName => "A job name is a text of 1 to 256 characters, for example send-mail.",
+            Self::DataTooLarge => {
+                "Store large content elsewhere and put a reference to it into data."
+            }
+            Self::SizeLimit(_) => "Send less data, or raise the sizeLimit of the job.",
+            Self::Required(_) => "Pass the argument.",
+            Self::NotNumber(_) | Self::NotFinite(_) => "Pass a finite number.",
+            Self::TooSmall { .. } | Self::TooLarge { .. } => "Pass a value within the bounds.",
+            Self::NotText(_) => "Pass a text.",
+            Self::NotList(_) => "Pass a list.",
+            Self::LengthMismatch { .. } => "Give exactly one entry per id.",
+            Self::Unsupported(_) => "Leave the option out; a later version will take it.",
+        }
+    }
+}
+
+impl From<ArgumentError> for CommandError {
+    fn from(error: ArgumentError) -> Self {
+        Self::Argument(error)
+    }
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl CommandError {
+    /// There is no such job.
+    pub const fn not_found(id: JobId) -> Self {
+        Self::Refused(Refusal::NotFound(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_a_short_hint() {
+        let id = JobId::from_text("j");
+        let causes = [
+            CommandError::Refused(Refusal::NotActive(id.clone())),
+            CommandError::Refused(Refusal::TokenRequired(id.clone())),
+            CommandError::Refused(Refusal::TokenInvalid(id.clone())),
+            CommandError::not_found(id),
+            CommandError::ShuttingDown,
+            CommandError::Internal,
+            ArgumentError::QueueRequired.into(),
+            ArgumentError::JobName.into(),
+            ArgumentError::DataTooLarge.into(),
+            ArgumentError::SizeLimit("1".into()).into(),
+            ArgumentError::Required("x").into(),
+            ArgumentError::NotNumber("x").into(),
+            ArgumentError::TooSmall { field: "x", min: 0 }.into(),
+            ArgumentError::NotText("x").into(),
+            ArgumentError::NotList("x").into(),
+            ArgumentError::LengthMismatch {
+                command: "ACKB",
+                field: "tokens",
+            }
+            .into(),
+            ArgumentError::Unsupported("x").into(),
+        ];
+        for cause in causes {
+            assert!(
+                (1..=160).contains(&cause.hint().len()),
+                "{cause}: {}",
+                cause.hint()
+            );
+        }
+    }
+
+    #[test]
+    fn codes_are_distinct() {
+        let mut names: Vec<_> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ErrorCode::ALL.len());
+    }
+}

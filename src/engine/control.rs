@@ -1,0 +1,181 @@
+//! Changes to a whole queue (engine contract, section 16): pause, resume, drain, clean, obliterate.
+
+use std::sync::Arc;
+
+use super::event::EventKind;
+use super::id::JobId;
+use super::job::State;
+use super::outcome::{Bucket, CleanState};
+use super::queue::QueueKey;
+use super::store::JobKey;
+use super::{Engine, Millis, Turn};
+
+impl Engine {
+    /// Stops handing out jobs of a queue.
+    pub fn pause(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>) {
+        self.tick(turn);
+        let key = self.queues.open_listed(queue);
+        self.queues.get_mut(key).paused = true;
+        turn.emit(queue, None, EventKind::Paused);
+    }
+
+    /// Hands out jobs of a queue again.
+    pub fn resume(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>) {
+        self.tick(turn);
+        turn.emit(queue, None, EventKind::Resumed);
+        if let Some(key) = self.queues.find(queue) {
+            self.queues.get_mut(key).paused = false;
+            self.note_idle(key);
+            self.serve(turn, key);
+        }
+    }
+
+    /// Deletes every queued job of a queue; how many.
+    pub fn drain(&mut self, turn: &mut Turn<'_>, queue: &str) -> usize {
+        self.tick(turn);
+        let Some(key) = self.queues.find(queue) else {
+            return 0;
+        };
+        let jobs = self.queued(key);
+        for job in &jobs {
+            self.delete(turn, *job);
+        }
+        self.report_count(turn, key, jobs.len(), |count| EventKind::Drained { count });
+        jobs.len()
+    }
+
+    /// Deletes jobs of a queue that are at least `grace` ms old, oldest first; which.
+    pub fn clean(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &str,
+        grace: f64,
+        state: CleanState,
+        limit: usize,
+    ) -> Vec<JobId> {
+        self.tick(turn);
+        let Some(key) = self.queues.find(queue) else {
+            return Vec::new();
+        };
+        let newest = self.now.saturating_sub(grace.ceil() as Millis);
+        let jobs: Vec<_> = self
+            .old_jobs(key, state, newest)
+            .into_iter()
+            .take(limit)
+            .collect();
+        let mut ids = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            ids.push(self.store.job(job).id.clone());
+            self.delete(turn, job);
+        }
+        self.report_count(turn, key, ids.len(), |count| EventKind::Cleaned { count });
+        ids
+    }
+
+    /// Deletes a queue with everything in it; how many jobs.
+    pub fn obliterate(&mut self, turn: &mut Turn<'_>, queue: &str) -> usize {
+        self.tick(turn);
+        let Some(key) = self.queues.find(queue) else {
+            return 0;
+        };
+        let jobs = self.all_jobs(key);
+        for job in &jobs {
+            self.delete(turn, *job);
+        }
+        self.report_count(turn, key, jobs.len(), |count| EventKind::Obliterated {
+            count,
+        });
+        self.drop_queue(key);
+        jobs.len()
+    }
+
+    fn report_count(
+        &self,
+        turn: &mut Turn<'_>,
+        key: QueueKey,
+        count: usize,
+        kind: fn(usize) -> EventKind,
+    ) {
+        if count > 0 {
+            turn.emit(self.queues.name(key), None, kind(count));
+        }
+    }
+
+    fn queued(&self, key: QueueKey) -> Vec<JobKey> {
+        let queue = self.queues.get(key);
+        queue
+            .ready
+            .values()
+            .chain(&queue.delayed)
+            .copied()
+            .collect()
+    }
+
+    pub(super) fn all_jobs(&self, key: QueueKey) -> Vec<JobKey> {
+        let queue = self.queues.get(key);
+        let mut jobs = self.queued(key);
+        jobs.extend(
+            queue
+                .active
+                .iter()
+                .chain(queue.completed.values())
+                .chain(queue.failed.values()),
+        );
+        jobs
+    }
+
+    /// Jobs whose relevant time is at most `newest`, oldest first.
+    fn old_jobs(&self, key: QueueKey, state: CleanState, newest: Millis) -> Vec<JobKey> {
+        let queue = self.queues.get(key);
+        let created_before = |job: &JobKey| self.store.job(*job).created_at <= newest;
+        let mut queued: Vec<JobKey> = match state {
+            CleanState::Bucket(Bucket::State(State::Completed)) => {
+                return queue
+                    .completed
+                    .values()
+                    .copied()
+                    .take_while(|job| self.completed_at(*job) <= newest)
+                    .collect();
+            }
+            CleanState::Bucket(Bucket::State(State::Failed)) => {
+                return queue
+                    .failed
+                    .values()
+                    .copied()
+                    .take_while(|job| self.failed_at(*job) <= newest)
+                    .collect();
+            }
+            CleanState::Bucket(Bucket::State(State::Active | State::WaitingChildren)) => Vec::new(),
+            CleanState::Bucket(Bucket::State(State::Delayed)) => {
+                queue.delayed.iter().copied().collect()
+            }
+            CleanState::Bucket(Bucket::State(state)) => queue
+                .ready
+                .values()
+                .copied()
+                .filter(|job| self.store.job(*job).state == state)
+                .collect(),
+            CleanState::Bucket(Bucket::Paused) if !queue.paused => Vec::new(),
+            CleanState::Bucket(Bucket::Paused) => queue.ready.values().copied().collect(),
+            CleanState::Queued => self.queued(key),
+        };
+        queued.retain(created_before);
+        self.sort_by_creation(&mut queued);
+        queued
+    }
+
+    fn completed_at(&self, key: JobKey) -> Millis {
+        self.store
+            .job(key)
+            .life
+            .as_ref()
+            .and_then(|life| life.completed_at)
+            .unwrap_or(Millis::MIN)
+    }
+
+    fn failed_at(&self, key: JobKey) -> Millis {
+        let life = self.store.job(key).life.as_ref();
+        life.and_then(|life| life.failure.as_ref())
+            .map_or(Millis::MIN, |letter| letter.entered_at)
+    }
+}

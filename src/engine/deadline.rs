@@ -1,0 +1,55 @@
+//! The one order of everything that is timed. Nothing scans: an entry is put in when its time is known and taken
+//! out when its cause is gone, so a million waiting jobs cost nothing while none is due.
+
+use std::collections::BTreeSet;
+
+use super::Millis;
+use super::outcome::WaiterId;
+use super::queue::QueueKey;
+use super::store::JobKey;
+
+/// What is due. At the same instant the order of the variants decides: jobs become ready before waits give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// A delayed job becomes ready.
+    Mature(JobKey),
+    /// A queued job outlives its ttl.
+    Expire(JobKey),
+    /// A delivery may have timed out, lost its lock or stalled.
+    Delivery(JobKey),
+    /// A dead letter is too old.
+    DeadLetter(JobKey),
+    /// A queue that was empty may be forgotten.
+    Queue(QueueKey),
+    /// Workers may have fallen silent.
+    Workers,
+    /// A wait is over.
+    Wait(WaiterId),
+}
+
+#[derive(Default)]
+pub(super) struct Deadlines(BTreeSet<(Millis, Timer)>);
+
+impl Deadlines {
+    pub(super) fn insert(&mut self, at: Millis, timer: Timer) {
+        self.0.insert((at, timer));
+    }
+
+    /// Takes out an entry that must be there: a caller that does not know its own deadline has lost it.
+    pub(super) fn remove(&mut self, at: Millis, timer: Timer) {
+        let existed = self.0.remove(&(at, timer));
+        debug_assert!(existed, "deadline {timer:?} at {at} was not armed");
+    }
+
+    pub(super) fn next(&self) -> Option<Millis> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn pop_due(&mut self, now: Millis) -> Option<Timer> {
+        let (at, _) = self.0.first()?;
+        if *at > now {
+            return None;
+        }
+        self.0.pop_first().map(|(_, timer)| timer)
+    }
+}

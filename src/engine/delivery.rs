@@ -1,0 +1,376 @@
+//! Handing out jobs: pulls, waits, the direct hand-off between them, and the end of a delivery (engine contract,
+//! section 7).
+//!
+//! A pull that has to wait stands in its queue, first come first served; a job that becomes ready is handed to
+//! the longest-waiting pull at once. There is no polling and no wake-up that can be lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::deadline::Timer;
+use super::event::EventKind;
+use super::id::JobId;
+use super::job::{Delivery, State};
+use super::outcome::{Caller, Progressing, PullRequest, Served, WaitFor, Waited, WaiterId};
+use super::queue::QueueKey;
+use super::store::{EndCause, Ended, JobKey, Lock, Run};
+use super::{Engine, Millis, Turn};
+
+/// Waits in progress.
+#[derive(Default)]
+pub(super) struct Waits {
+    waits: BTreeMap<WaiterId, Wait>,
+    /// Who waits for which job.
+    by_job: BTreeMap<JobKey, Vec<WaiterId>>,
+    next: u64,
+}
+
+struct Wait {
+    ends_at: Millis,
+    kind: WaitKind,
+}
+
+enum WaitKind {
+    Pull {
+        request: PullRequest,
+        queue: QueueKey,
+        caller: Caller,
+    },
+    Job {
+        key: JobKey,
+        until: WaitFor,
+    },
+}
+
+impl Waits {
+    pub(super) fn all(&self) -> Vec<WaiterId> {
+        self.waits.keys().copied().collect()
+    }
+
+    fn add(&mut self, wait: Wait) -> WaiterId {
+        let id = WaiterId(self.next);
+        self.next += 1;
+        self.waits.insert(id, wait);
+        id
+    }
+}
+
+impl Engine {
+    /// Takes jobs, or waits for the first one.
+    pub fn pull(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: PullRequest,
+    ) -> Progressing<Vec<Delivery>> {
+        self.tick(turn);
+        if self.stopping {
+            return Progressing::Done(Vec::new());
+        }
+        let found = self.queues.find(&request.queue);
+        if let Some(queue) = found {
+            let deliveries = self.take_ready(turn, queue, &request, turn.caller);
+            if !deliveries.is_empty() {
+                return Progressing::Done(deliveries);
+            }
+        }
+        if request.wait <= 0 {
+            return Progressing::Done(Vec::new());
+        }
+        let queue = found.unwrap_or_else(|| self.queues.open(&request.queue));
+        let ends_at = self.now.saturating_add(request.wait);
+        let waiter = self.waits.add(Wait {
+            ends_at,
+            kind: WaitKind::Pull {
+                request,
+                queue,
+                caller: turn.caller,
+            },
+        });
+        self.queues.get_mut(queue).waiters.insert(waiter);
+        self.deadlines.insert(ends_at, Timer::Wait(waiter));
+        Progressing::Waiting(waiter)
+    }
+
+    /// Waits for a job to end, at most `timeout` ms.
+    pub fn wait_job(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &JobId,
+        until: WaitFor,
+        timeout: Millis,
+    ) -> Progressing<Waited> {
+        self.tick(turn);
+        let Some(key) = self.store.find(id) else {
+            return Progressing::Done(Waited::NotFound);
+        };
+        match self.store.job(key).state {
+            State::Completed => {
+                return Progressing::Done(Waited::Completed {
+                    result: self.read_result(key),
+                });
+            }
+            State::Failed if until == WaitFor::Outcome => return Progressing::Done(Waited::Failed),
+            _ if timeout <= 0 || self.stopping => return Progressing::Done(Waited::TimedOut),
+            _ => {}
+        }
+        let ends_at = self.now.saturating_add(timeout);
+        let waiter = self.waits.add(Wait {
+            ends_at,
+            kind: WaitKind::Job { key, until },
+        });
+        self.waits.by_job.entry(key).or_default().push(waiter);
+        self.deadlines.insert(ends_at, Timer::Wait(waiter));
+        Progressing::Waiting(waiter)
+    }
+
+    /// Withdraws a wait; nothing is reported for it any more. Unknown waits are over already.
+    pub fn cancel_wait(&mut self, waiter: WaiterId) {
+        if let Some(wait) = self.forget_wait(waiter) {
+            self.deadlines.remove(wait.ends_at, Timer::Wait(waiter));
+        }
+    }
+
+    /// The time of a wait is over, or the engine stops.
+    pub(super) fn end_wait(&mut self, turn: &mut Turn<'_>, waiter: WaiterId) {
+        let Some(wait) = self.forget_wait(waiter) else {
+            return;
+        };
+        if self.stopping && wait.ends_at > self.now {
+            self.deadlines.remove(wait.ends_at, Timer::Wait(waiter));
+        }
+        let served = match wait.kind {
+            WaitKind::Pull { .. } => Served::Pull(Vec::new()),
+            WaitKind::Job { .. } => Served::Job(Waited::TimedOut),
+        };
+        turn.effects.served.push((waiter, served));
+    }
+
+    /// Ends the waits of a connection without an answer.
+    pub(super) fn drop_waits_of(&mut self, caller: Caller) {
+        let of_caller = |wait: &Wait| matches!(&wait.kind, WaitKind::Pull { caller: owner, .. } if *owner == caller);
+        let waiters: Vec<_> = self
+            .waits
+            .waits
+            .iter()
+            .filter(|(_, wait)| of_caller(wait))
+            .map(|(waiter, _)| *waiter)
+            .collect();
+        for waiter in waiters {
+            self.cancel_wait(waiter);
+        }
+    }
+
+    fn forget_wait(&mut self, waiter: WaiterId) -> Option<Wait> {
+        let wait = self.waits.waits.remove(&waiter)?;
+        match &wait.kind {
+            WaitKind::Pull { queue, .. } => {
+                self.queues.get_mut(*queue).waiters.remove(&waiter);
+                self.note_idle(*queue);
+            }
+            WaitKind::Job { key, .. } => {
+                if let Some(waiters) = self.waits.by_job.get_mut(key) {
+                    waiters.retain(|other| *other != waiter);
+                    if waiters.is_empty() {
+                        self.waits.by_job.remove(key);
+                    }
+                }
+            }
+        }
+        Some(wait)
+    }
+
+    /// Tells everybody who waits for the job how it ended; a wait that is for something else goes on.
+    pub(super) fn end_job_waits(&mut self, turn: &mut Turn<'_>, key: JobKey, how: &Waited) {
+        let Some(waiters) = self.waits.by_job.get(&key).cloned() else {
+            return;
+        };
+        let gone = matches!(how, Waited::Removed);
+        for waiter in waiters {
+            let Some(wait) = self.waits.waits.get(&waiter) else {
+                continue;
+            };
+            let WaitKind::Job { until, .. } = wait.kind else {
+                continue;
+            };
+            let ends = matches!(how, Waited::Completed { .. }) || until == WaitFor::Outcome;
+            if !ends && !gone {
+                continue;
+            }
+            self.cancel_wait(waiter);
+            // Whoever waits for completion only learns that it will not come.
+            let answer = if ends { how.clone() } else { Waited::TimedOut };
+            turn.effects.served.push((waiter, Served::Job(answer)));
+        }
+    }
+
+    /// Hands ready jobs of a queue to the pulls that wait for them.
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
+        loop {
+            let queue = self.queues.get(key);
+            if self.stopping || queue.paused || queue.ready.is_empty() {
+                return;
+            }
+            let Some(waiter) = queue.waiters.first().copied() else {
+                return;
+            };
+            let Some(Wait {
+                ends_at,
+                kind: WaitKind::Pull {
+                    request, caller, ..
+                },
+            }) = self.forget_wait(waiter)
+            else {
+                return;
+            };
+            self.deadlines.remove(ends_at, Timer::Wait(waiter));
+            let deliveries = self.take_ready(turn, key, &request, caller);
+            turn.effects.served.push((waiter, Served::Pull(deliveries)));
+        }
+    }
+
+    fn take_ready(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: QueueKey,
+        request: &PullRequest,
+        caller: Caller,
+    ) -> Vec<Delivery> {
+        if self.queues.get(key).paused {
+            return Vec::new();
+        }
+        let ready = self.queues.get(key).ready.len();
+        let mut deliveries = Vec::with_capacity(request.count.min(ready));
+        while deliveries.len() < request.count
+            && let Some(job) = self
+                .queues
+                .get(key)
+                .ready
+                .first_key_value()
+                .map(|(_, job)| *job)
+        {
+            deliveries.push(self.deliver(turn, job, request, caller));
+        }
+        deliveries
+    }
+
+    fn deliver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: JobKey,
+        request: &PullRequest,
+        caller: Caller,
+    ) -> Delivery {
+        let now = self.now;
+        self.unqueue(key);
+        let serial = self.next_delivery;
+        self.next_delivery += 1;
+        let token = request.owner.is_some().then(|| self.ids.token(now));
+        let lock = token.map(|token| Lock {
+            token,
+            expires_at: now.saturating_add(request.lock_ttl.ceil() as Millis),
+            ttl: request.lock_ttl,
+            renewals: 0,
+        });
+        let connection = caller.filter(|_| request.owner.is_some() || !request.detach);
+        let job = self.store.job_mut(key);
+        job.state = State::Active;
+        let timeout = job.options.as_ref().and_then(|options| options.timeout);
+        let timeout_at = timeout.map(|ms| now.saturating_add(ms.ceil() as Millis));
+        job.record(State::Active, now, None, None);
+        let life = job.life();
+        life.started_at = Some(now);
+        life.last_heartbeat = Some(now);
+        life.ended = None;
+        life.run = Some(Run {
+            serial,
+            lock,
+            connection,
+            timeout_at,
+            armed_at: now,
+        });
+        let queue = job.queue;
+        self.queues.get_mut(queue).active.insert(key);
+        if let Some(connection) = connection {
+            self.connections
+                .entry(connection)
+                .or_default()
+                .insert(serial, key);
+        }
+        self.arm_delivery(key);
+        turn.emit(
+            self.queues.name(queue),
+            Some(&self.store.job(key).id),
+            EventKind::Pulled,
+        );
+        Delivery {
+            job: self.view(key),
+            token,
+            serial,
+        }
+    }
+
+    /// Ends the delivery in progress and returns everything it held; the job then stands nowhere.
+    ///
+    /// With a cause, its token still proves a late report until the next delivery; without, it proves nothing.
+    pub(super) fn end_delivery(&mut self, key: JobKey, cause: Option<EndCause>) -> Option<Run> {
+        let job = self.store.job_mut(key);
+        let queue = job.queue;
+        let life = job.life.as_mut()?;
+        let run = life.run.take()?;
+        let token = run.lock.as_ref().map(|lock| lock.token);
+        life.ended = cause.map(|cause| Ended { cause, token });
+        if let Some(token) = token.filter(|_| cause == Some(EndCause::Timeout)) {
+            job.remember_timed_out(token);
+        }
+        self.deadlines.remove(run.armed_at, Timer::Delivery(key));
+        self.queues.get_mut(queue).active.remove(&key);
+        if let Some(connection) = run.connection
+            && let Some(owned) = self.connections.get_mut(&connection)
+        {
+            owned.remove(&run.serial);
+            if owned.is_empty() {
+                self.connections.remove(&connection);
+            }
+        }
+        Some(run)
+    }
+
+    /// Puts a job whose delivery has ended back into its queue and serves whoever waits.
+    pub(super) fn requeue(&mut self, turn: &mut Turn<'_>, key: JobKey, run_at: Millis) {
+        let job = self.store.job_mut(key);
+        job.run_at = run_at;
+        job.life().started_at = None;
+        let queue = job.queue;
+        self.enqueue(key);
+        self.fail_if_expired(turn, key);
+        self.serve(turn, queue);
+    }
+
+    /// Takes back jobs that were handed out but never reached anybody, as if they had not been.
+    pub fn give_back(&mut self, turn: &mut Turn<'_>, deliveries: &[Delivery]) {
+        self.tick(turn);
+        for delivery in deliveries {
+            let Some(key) = self.store.find(&delivery.job.id) else {
+                continue;
+            };
+            let job = self.store.job_mut(key);
+            if job.run().is_none_or(|run| run.serial != delivery.serial) {
+                continue;
+            }
+            let run_at = job.run_at;
+            let timeline = &mut job.life().timeline;
+            if timeline
+                .last()
+                .is_some_and(|entry| entry.state == State::Active)
+            {
+                timeline.pop();
+            }
+            self.end_delivery(key, None);
+            self.requeue(turn, key, run_at);
+        }
+    }
+
+    pub(super) fn shared_queue_name(&self, key: JobKey) -> Arc<str> {
+        Arc::clone(self.queues.name(self.store.job(key).queue))
+    }
+}

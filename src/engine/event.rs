@@ -1,0 +1,126 @@
+//! What happened: the events that subscribers see (engine contract, section 21).
+
+use std::sync::Arc;
+
+use super::Millis;
+use super::id::JobId;
+use super::job::{Payload, State};
+
+/// Something that happened in a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Where.
+    pub queue: Arc<str>,
+    /// To which job; `None` for what concerns the whole queue.
+    pub job: Option<JobId>,
+    /// When.
+    pub at: Millis,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// The kinds of event and what each carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EventKind {
+    /// A job was added.
+    Pushed,
+    /// An add was answered with the job that owns its key.
+    Duplicated,
+    /// A job was delivered.
+    Pulled,
+    /// A job completed.
+    Completed {
+        /// Its result, when the worker gave one.
+        result: Option<Payload>,
+    },
+    /// An attempt, or the job, failed.
+    Failed {
+        /// The error text.
+        error: Option<Arc<str>>,
+        /// The job's data.
+        data: Option<Payload>,
+        /// Whether the job is over.
+        terminal: bool,
+    },
+    /// A failed job will be tried again.
+    Retried,
+    /// A worker reported progress.
+    Progress {
+        /// 0 to 100.
+        progress: f64,
+        /// The current message.
+        message: Option<Arc<str>>,
+    },
+    /// A delivery was lost.
+    Stalled {
+        /// Count and consequence; absent when a lock ran out and the job is queued again.
+        detail: Option<StallDetail>,
+    },
+    /// An active job was moved to delayed.
+    Delayed {
+        /// Ms from now.
+        delay: f64,
+    },
+    /// A job went back to waiting.
+    Waiting {
+        /// The state it left.
+        prev: State,
+    },
+    /// A single job was deleted.
+    Removed {
+        /// The state it left.
+        prev: State,
+    },
+    /// The queue hands out nothing.
+    Paused,
+    /// The queue hands out jobs again.
+    Resumed,
+    /// Queued jobs were deleted together.
+    Drained {
+        /// How many.
+        count: usize,
+    },
+    /// Old jobs were deleted together.
+    Cleaned {
+        /// How many.
+        count: usize,
+    },
+    /// The queue was deleted.
+    Obliterated {
+        /// Jobs deleted with it.
+        count: usize,
+    },
+}
+
+/// What a stall did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StallDetail {
+    /// Stalls of the job so far.
+    pub stall_count: u32,
+    /// Whether the job moved to the dead-letter queue instead of being queued again.
+    pub to_dlq: bool,
+}
+
+impl EventKind {
+    /// The name on the wire.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Pushed => "pushed",
+            Self::Duplicated => "duplicated",
+            Self::Pulled => "pulled",
+            Self::Completed { .. } => "completed",
+            Self::Failed { .. } => "failed",
+            Self::Retried => "retried",
+            Self::Progress { .. } => "progress",
+            Self::Stalled { .. } => "stalled",
+            Self::Delayed { .. } => "delayed",
+            Self::Waiting { .. } => "waiting",
+            Self::Removed { .. } => "removed",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::Drained { .. } => "drained",
+            Self::Cleaned { .. } => "cleaned",
+            Self::Obliterated { .. } => "obliterated",
+        }
+    }
+}

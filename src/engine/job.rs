@@ -1,0 +1,397 @@
+//! What a job is: the values it is added with, the states it passes through, and the snapshot of it that
+//! leaves the engine. The stored form is in `store.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Millis;
+use super::id::{JobId, LockToken};
+
+/// An opaque user value (job data, a result): MessagePack bytes as they came. The engine never looks inside.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(Arc<[u8]>);
+
+impl Payload {
+    /// Takes over a value; the bytes are copied once into shared memory.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes as they came.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.0.len())
+    }
+}
+
+/// Where a job stands (engine contract, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Ready, priority zero or below.
+    Waiting,
+    /// Ready, priority above zero.
+    Prioritized,
+    /// Not ready before its run time.
+    Delayed,
+    /// Delivered and not finished.
+    Active,
+    /// Finished and kept.
+    Completed,
+    /// Failed for good: in the dead-letter queue.
+    Failed,
+    /// Waits for other jobs.
+    WaitingChildren,
+}
+
+impl State {
+    /// Every state, in the order in which counts are listed.
+    pub const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Prioritized,
+        Self::Delayed,
+        Self::Active,
+        Self::Completed,
+        Self::Failed,
+        Self::WaitingChildren,
+    ];
+
+    /// The name on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Prioritized => "prioritized",
+            Self::Delayed => "delayed",
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::WaitingChildren => "waiting-children",
+        }
+    }
+
+    /// The state with that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Neither completed nor failed.
+    pub const fn is_live(self) -> bool {
+        !matches!(self, Self::Completed | Self::Failed)
+    }
+
+    /// Waiting, prioritized or delayed.
+    pub const fn is_queued(self) -> bool {
+        matches!(self, Self::Waiting | Self::Prioritized | Self::Delayed)
+    }
+}
+
+/// How long a failed job waits before its next attempt (engine contract, section 8.3). Milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    /// The shape of the growth.
+    pub kind: BackoffKind,
+    /// Base delay, at least 0.
+    pub delay: f64,
+    /// Cap of one delay; `None` means one hour.
+    pub max_delay: Option<f64>,
+}
+
+/// The shape of a [`Backoff`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackoffKind {
+    /// Given as a bare number: grows like `Exponential`, shown as a number.
+    Plain,
+    /// The same delay each time, ±20 %.
+    Fixed,
+    /// Base × 2^attempts, ±50 %.
+    Exponential,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            kind: BackoffKind::Plain,
+            delay: 1_000.0,
+            max_delay: None,
+        }
+    }
+}
+
+/// What to do when a deduplication key is already owned (engine contract, section 6.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Dedup {
+    /// Lifetime of the key from its registration, in ms; `None` means until the job is terminal.
+    pub ttl: Option<f64>,
+    /// A duplicate restarts the lifetime.
+    pub extend: bool,
+    /// A duplicate takes the place of the owner.
+    pub replace: bool,
+}
+
+/// Options that most jobs leave at their defaults; shared, never changed after admission.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOptions {
+    /// Retry delay.
+    pub backoff: Backoff,
+    /// Ms after `created_at` at which a job that has not started fails.
+    pub ttl: Option<f64>,
+    /// Ms one attempt may take; `None` or 0 means no limit.
+    pub timeout: Option<f64>,
+    /// Ms without a sign of life before the job counts as stalled; overrides the queue's interval.
+    pub stall_timeout: Option<f64>,
+    /// Free labels.
+    pub tags: Vec<Arc<str>>,
+    /// Deduplication key, scoped to the queue.
+    pub unique_key: Option<Arc<str>>,
+    /// Policy of that key.
+    pub dedup: Dedup,
+    /// Stored only.
+    pub debounce_id: Option<Arc<str>>,
+    /// Stored only, ms.
+    pub debounce_ttl: Option<f64>,
+    /// Stack lines kept of a failure.
+    pub stack_trace_limit: f64,
+    /// Log lines kept, at most 100.
+    pub keep_logs: Option<f64>,
+    /// Largest accepted data, in bytes of its JSON text; checked at admission, stored for display.
+    pub size_limit: Option<f64>,
+    /// Parent id as given; a link is not made from it alone.
+    pub parent_id: Option<Arc<str>>,
+    /// Child failure policies, stored for display until dependencies exist.
+    pub fail_parent_on_failure: bool,
+    /// See `fail_parent_on_failure`.
+    pub remove_dependency_on_failure: bool,
+    /// See `fail_parent_on_failure`.
+    pub continue_parent_on_failure: bool,
+    /// See `fail_parent_on_failure`.
+    pub ignore_dependency_on_failure: bool,
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::default(),
+            ttl: None,
+            timeout: None,
+            stall_timeout: None,
+            tags: Vec::new(),
+            unique_key: None,
+            dedup: Dedup::default(),
+            debounce_id: None,
+            debounce_ttl: None,
+            stack_trace_limit: 10.0,
+            keep_logs: None,
+            size_limit: None,
+            parent_id: None,
+            fail_parent_on_failure: false,
+            remove_dependency_on_failure: false,
+            continue_parent_on_failure: false,
+            ignore_dependency_on_failure: false,
+        }
+    }
+}
+
+/// A job as it is added. Every value has passed validation; the engine trusts it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewJob {
+    /// Name of the operation, 1 to 256 characters.
+    pub name: Arc<str>,
+    /// User data; `None` when the client sent none.
+    pub data: Option<Payload>,
+    /// Id chosen by the client.
+    pub custom_id: Option<JobId>,
+    /// Greater runs first. Finite.
+    pub priority: f64,
+    /// Ms from creation to the earliest delivery; negative means in the past. Whole.
+    pub delay: Millis,
+    /// Creation time, when the client set it.
+    pub timestamp: Option<Millis>,
+    /// Attempts in total, at least 1.
+    pub max_attempts: u32,
+    /// Newest first among equal priority.
+    pub lifo: bool,
+    /// Delete instead of keeping it as completed.
+    pub remove_on_complete: bool,
+    /// Delete instead of moving it to the dead-letter queue.
+    pub remove_on_fail: bool,
+    /// A full disk sync before the answer; without a disk it changes nothing.
+    pub durable: bool,
+    /// Everything rare; `None` means all defaults.
+    pub options: Option<Arc<JobOptions>>,
+}
+
+/// One entry of a job's history; at most 20 are kept (engine contract, section 2.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimelineEntry {
+    /// The state entered.
+    pub state: State,
+    /// When.
+    pub at: Millis,
+    /// The error, for `failed`.
+    pub error: Option<Arc<str>>,
+    /// The attempt it belongs to.
+    pub attempt: Option<u32>,
+}
+
+/// A snapshot of a job as it leaves the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobView {
+    /// Its id.
+    pub id: JobId,
+    /// Whether the client chose that id.
+    pub has_custom_id: bool,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its data.
+    pub data: Option<Payload>,
+    /// Where it stands.
+    pub state: State,
+    /// Greater runs first.
+    pub priority: f64,
+    /// When it was added, or the time the client gave.
+    pub created_at: Millis,
+    /// Earliest delivery.
+    pub run_at: Millis,
+    /// Start of the current or last delivery; `None` while queued or blocked.
+    pub started_at: Option<Millis>,
+    /// When it completed.
+    pub completed_at: Option<Millis>,
+    /// Last sign of life.
+    pub last_heartbeat: Millis,
+    /// Attempts that have ended without success.
+    pub attempts: u32,
+    /// Attempts in total.
+    pub max_attempts: u32,
+    /// Stalls and lost locks.
+    pub stall_count: u32,
+    /// 0 to 100.
+    pub progress: f64,
+    /// Last progress message.
+    pub progress_message: Option<Arc<str>>,
+    /// Lines of the last failure that carried a stack.
+    pub stacktrace: Option<Vec<Arc<str>>>,
+    /// Newest first among equal priority.
+    pub lifo: bool,
+    /// Deleted when done.
+    pub remove_on_complete: bool,
+    /// Deleted instead of kept as failed.
+    pub remove_on_fail: bool,
+    /// Asked for a full sync.
+    pub durable: bool,
+    /// Everything rare.
+    pub options: Arc<JobOptions>,
+    /// History, oldest first.
+    pub timeline: Vec<TimelineEntry>,
+}
+
+impl JobView {
+    /// The error of the newest `failed` entry that carries one.
+    pub fn failed_reason(&self) -> Option<&Arc<str>> {
+        self.timeline
+            .iter()
+            .rev()
+            .filter(|entry| entry.state == State::Failed)
+            .find_map(|entry| entry.error.as_ref())
+    }
+}
+
+/// A job with what is kept beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobDetail {
+    /// The job.
+    pub job: JobView,
+    /// Its result, when it has one.
+    pub result: Option<Payload>,
+    /// Why it failed for good, when it did.
+    pub failure: Option<Failure>,
+}
+
+/// Why and when a job moved to the dead-letter queue (engine contract, section 10).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The cause.
+    pub reason: FailureReason,
+    /// The error text, when there was one.
+    pub error: Option<Arc<str>>,
+    /// When it moved there.
+    pub entered_at: Millis,
+    /// Every attempt, oldest first.
+    pub attempts: Vec<AttemptRecord>,
+}
+
+/// One attempt that ended without success.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRecord {
+    /// Its number, from 1 (0 for a job that never ran).
+    pub attempt: u32,
+    /// When it was delivered.
+    pub started_at: Millis,
+    /// When it ended.
+    pub failed_at: Millis,
+    /// Why.
+    pub reason: FailureReason,
+    /// The error text.
+    pub error: Option<Arc<str>>,
+}
+
+/// Why an attempt or a job failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureReason {
+    /// The worker said so, and attempts remained.
+    ExplicitFail,
+    /// The last attempt failed, or the worker said that no other can succeed.
+    MaxAttemptsExceeded,
+    /// An attempt outlasted the job's timeout.
+    Timeout,
+    /// No sign of life, or a lock ran out.
+    Stalled,
+    /// The job did not start within its ttl.
+    TtlExpired,
+    /// Ten deliveries in a row were lost without a report.
+    WorkerLost,
+    /// Discarded by a client.
+    Unknown,
+}
+
+impl FailureReason {
+    /// The name on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ExplicitFail => "explicit_fail",
+            Self::MaxAttemptsExceeded => "max_attempts_exceeded",
+            Self::Timeout => "timeout",
+            Self::Stalled => "stalled",
+            Self::TtlExpired => "ttl_expired",
+            Self::WorkerLost => "worker_lost",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A job handed to a pull.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    /// The job, active.
+    pub job: JobView,
+    /// The token, when the pull named an owner.
+    pub token: Option<LockToken>,
+    /// The number of this delivery among all of the engine's.
+    pub serial: u64,
+}
+
+/// One line of a job's log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLine {
+    /// When it was added.
+    pub at: Millis,
+    /// `info`, `warn`, `error`, or what the client sent.
+    pub level: Arc<str>,
+    /// The text.
+    pub message: Arc<str>,
+}

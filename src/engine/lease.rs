@@ -1,0 +1,371 @@
+//! Signs of life, and deliveries that are lost: locks, stalls, timeouts, connections (engine contract, section 9).
+//!
+//! Each delivery has one entry in the deadline order, at the earliest of its deadlines. A renewal only moves the
+//! real deadline; the entry follows when it comes due, so that heartbeats cost no reordering.
+
+use std::sync::Arc;
+
+use super::deadline::Timer;
+use super::event::{EventKind, StallDetail};
+use super::id::JobId;
+use super::job::{FailureReason, State};
+use super::outcome::{ConnectionId, Renewal, TokenGiven};
+use super::report::Fatal;
+use super::store::{EndCause, JobKey};
+use super::{Engine, Millis, Turn};
+
+/// Deliveries lost in a row, without any report or renewal, after which a job goes to the dead-letter queue.
+const LOST_IN_A_ROW_MAX: u32 = 10;
+
+/// Why a delivery in progress is over.
+enum Overdue {
+    TimedOut,
+    LockExpired,
+    Stalled,
+}
+
+impl Engine {
+    /// A sign of life; with a token it renews the lock as well, by `duration` ms or its own lifetime.
+    pub fn heartbeat(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &JobId,
+        token: TokenGiven,
+        duration: Option<f64>,
+    ) -> Renewal {
+        self.tick(turn);
+        let key = match self.active_job(id) {
+            Ok(key) => key,
+            Err(outcome) => return outcome,
+        };
+        if token != TokenGiven::None {
+            // Zero means the lock's own lifetime, like no duration at all.
+            return self.renew(key, token, duration.filter(|ms| *ms != 0.0));
+        }
+        self.note_life(key);
+        Renewal::Renewed
+    }
+
+    /// Renews a lock; without a token whatever lock exists.
+    pub fn extend_lock(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &JobId,
+        token: TokenGiven,
+        duration: Option<f64>,
+    ) -> Renewal {
+        self.tick(turn);
+        match self.active_job(id) {
+            Ok(key) => self.renew(key, token, duration),
+            Err(outcome) => outcome,
+        }
+    }
+
+    fn active_job(&self, id: &JobId) -> Result<JobKey, Renewal> {
+        let key = self.store.find(id).ok_or(Renewal::NotFound)?;
+        if self.store.job(key).state == State::Active {
+            Ok(key)
+        } else {
+            Err(Renewal::NotActive)
+        }
+    }
+
+    fn renew(&mut self, key: JobKey, token: TokenGiven, duration: Option<f64>) -> Renewal {
+        let now = self.now;
+        let Some(lock) = self
+            .store
+            .job_mut(key)
+            .life()
+            .run
+            .as_mut()
+            .and_then(|run| run.lock.as_mut())
+        else {
+            return Renewal::InvalidToken;
+        };
+        let holds = match token {
+            TokenGiven::None => true,
+            TokenGiven::Token(given) => given == lock.token,
+            TokenGiven::Malformed => false,
+        };
+        if !holds || lock.expires_at <= now {
+            return Renewal::InvalidToken;
+        }
+        lock.expires_at = now.saturating_add(duration.unwrap_or(lock.ttl).ceil() as Millis);
+        lock.renewals = lock.renewals.saturating_add(1);
+        self.note_life(key);
+        self.rearm_if_earlier(key);
+        Renewal::Renewed
+    }
+
+    /// Notes that the worker of an active job lives.
+    pub(super) fn note_life(&mut self, key: JobKey) {
+        let now = self.now;
+        let life = self.store.job_mut(key).life();
+        life.last_heartbeat = Some(now);
+        life.lost_in_a_row = 0;
+    }
+
+    /// Puts the delivery's entry into the deadline order.
+    pub(super) fn arm_delivery(&mut self, key: JobKey) {
+        let Some((at, _)) = self.overdue(key) else {
+            return;
+        };
+        if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
+            run.armed_at = at;
+        }
+        self.deadlines.insert(at, Timer::Delivery(key));
+    }
+
+    fn rearm_if_earlier(&mut self, key: JobKey) {
+        let Some((at, _)) = self.overdue(key) else {
+            return;
+        };
+        let Some(armed_at) = self.store.job(key).run().map(|run| run.armed_at) else {
+            return;
+        };
+        if at < armed_at {
+            self.deadlines.remove(armed_at, Timer::Delivery(key));
+            self.arm_delivery(key);
+        }
+    }
+
+    /// The earliest deadline of a delivery, and what happens then.
+    fn overdue(&self, key: JobKey) -> Option<(Millis, Overdue)> {
+        let job = self.store.job(key);
+        let life = job.life.as_deref()?;
+        let run = life.run.as_ref()?;
+        let silence = match job
+            .options
+            .as_ref()
+            .and_then(|options| options.stall_timeout)
+        {
+            Some(ms) => ms.ceil() as Millis,
+            None => self.config.stall_interval,
+        };
+        let last_sign = life.last_heartbeat.unwrap_or(job.created_at);
+        let grace_over = life
+            .started_at
+            .unwrap_or(last_sign)
+            .saturating_add(self.config.stall_grace);
+        let silent_at = last_sign
+            .saturating_add(silence)
+            .saturating_add(1)
+            .max(grace_over);
+        let mut earliest = (
+            silent_at.saturating_add(self.config.stall_check),
+            Overdue::Stalled,
+        );
+        if let Some(lock) = run
+            .lock
+            .as_ref()
+            .filter(|lock| lock.expires_at <= earliest.0)
+        {
+            earliest = (lock.expires_at, Overdue::LockExpired);
+        }
+        if let Some(at) = run.timeout_at.filter(|at| *at <= earliest.0) {
+            earliest = (at, Overdue::TimedOut);
+        }
+        Some(earliest)
+    }
+
+    /// The delivery's entry came due: act if a real deadline has passed, else set it anew.
+    pub(super) fn check_delivery(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let Some((at, what)) = self.overdue(key) else {
+            return;
+        };
+        // The entry was just taken out; ending the delivery expects it there.
+        if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
+            run.armed_at = at;
+        }
+        self.deadlines.insert(at, Timer::Delivery(key));
+        if at > self.now {
+            return;
+        }
+        match what {
+            Overdue::TimedOut => self.time_out(turn, key),
+            Overdue::LockExpired => self.expire_lock(turn, key),
+            Overdue::Stalled => self.stall(turn, key),
+        }
+    }
+
+    fn expire_lock(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let (attempts, max_attempts, stalls) = self.charge_loss(key);
+        let renewals = self
+            .store
+            .job(key)
+            .run()
+            .and_then(|run| run.lock.as_ref())
+            .map_or(0, |lock| lock.renewals);
+        self.end_lost_delivery(key, "Lock expired");
+        let stalls_max = self.config.stalls_max;
+        let fatal = if attempts >= max_attempts {
+            Some(Fatal {
+                reason: FailureReason::MaxAttemptsExceeded,
+                error: Some(format!("Lock expired at max attempts ({max_attempts})").into()),
+                event_error: Some("Lock expired (max attempts reached)".into()),
+                remove: false,
+            })
+        } else if stalls_max > 0 && stalls >= stalls_max {
+            Some(Fatal {
+                reason: FailureReason::Stalled,
+                error: Some(format!("Lock expired after {renewals} renewals").into()),
+                event_error: Some("Lock expired (max stalls reached)".into()),
+                remove: false,
+            })
+        } else {
+            None
+        };
+        let detail = fatal.as_ref().map(|_| StallDetail {
+            stall_count: stalls,
+            to_dlq: true,
+        });
+        self.emit_stalled(turn, key, detail);
+        match fatal {
+            Some(fatal) => self.fail_for_good(turn, key, fatal),
+            None => {
+                self.record_retry(key, Some("Lock expired".into()));
+                let run_at = self.store.job(key).run_at;
+                self.requeue(turn, key, run_at);
+            }
+        }
+    }
+
+    fn stall(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let (attempts, max_attempts, stalls) = self.charge_loss(key);
+        self.end_lost_delivery(key, "stalled");
+        let stalls_max = self.config.stalls_max;
+        let fatal = if attempts >= max_attempts {
+            let error = format!("Job stalled at max attempts ({max_attempts})");
+            Some(Fatal::new(
+                FailureReason::MaxAttemptsExceeded,
+                Some(error.into()),
+            ))
+        } else if stalls_max > 0 && stalls >= stalls_max {
+            Some(Fatal::new(
+                FailureReason::Stalled,
+                Some(format!("Job stalled {stalls} times").into()),
+            ))
+        } else {
+            None
+        };
+        self.emit_stalled(
+            turn,
+            key,
+            Some(StallDetail {
+                stall_count: stalls,
+                to_dlq: fatal.is_some(),
+            }),
+        );
+        match fatal {
+            Some(fatal) => self.fail_for_good(turn, key, fatal),
+            None => {
+                self.record_retry(key, Some("stalled".into()));
+                self.retry_later(turn, key);
+            }
+        }
+    }
+
+    /// A lost delivery costs an attempt and counts as a stall: attempts, their maximum, stalls.
+    fn charge_loss(&mut self, key: JobKey) -> (u32, u32, u32) {
+        let job = self.store.job_mut(key);
+        job.attempts = job.attempts.saturating_add(1);
+        let (attempts, max_attempts) = (job.attempts, job.max_attempts);
+        let life = job.life();
+        life.stall_count = life.stall_count.saturating_add(1);
+        (attempts, max_attempts, life.stall_count)
+    }
+
+    fn end_lost_delivery(&mut self, key: JobKey, error: &str) {
+        let now = self.now;
+        self.store
+            .job_mut(key)
+            .record_attempt(now, FailureReason::Stalled, Some(error.into()));
+        self.end_delivery(key, Some(EndCause::Reportable));
+    }
+
+    fn emit_stalled(&self, turn: &mut Turn<'_>, key: JobKey, detail: Option<StallDetail>) {
+        let job = self.store.job(key);
+        turn.emit(
+            self.queues.name(job.queue),
+            Some(&job.id),
+            EventKind::Stalled { detail },
+        );
+    }
+
+    /// A queued job outlived its ttl; its entry was just taken out.
+    pub(super) fn expire(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        if let Some(at) = self.store.job(key).expires_at() {
+            self.deadlines.insert(at, Timer::Expire(key));
+        }
+        self.fail_if_expired(turn, key);
+    }
+
+    /// Fails a queued job that is too old to start.
+    pub(super) fn fail_if_expired(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let job = self.store.job(key);
+        if job.expires_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let error: Arc<str> = "Job TTL expired".into();
+        self.unqueue(key);
+        let now = self.now;
+        self.store.job_mut(key).record_attempt(
+            now,
+            FailureReason::TtlExpired,
+            Some(Arc::clone(&error)),
+        );
+        self.fail_for_good(
+            turn,
+            key,
+            Fatal::new(FailureReason::TtlExpired, Some(error)),
+        );
+    }
+
+    /// The connection is gone: its waits end, its workers are forgotten, and its deliveries go back uncharged unless
+    /// their lock was ever renewed (the worker may live on another connection).
+    pub fn disconnect(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
+        self.tick(turn);
+        self.drop_waits_of(Some(connection));
+        self.workers.forget_connection(connection);
+        for key in self
+            .connections
+            .remove(&connection)
+            .unwrap_or_default()
+            .into_values()
+        {
+            let Some(run) = self.store.job_mut(key).life().run.as_mut() else {
+                continue;
+            };
+            run.connection = None;
+            if run.lock.as_ref().is_some_and(|lock| lock.renewals > 0) {
+                continue;
+            }
+            self.release(turn, key);
+        }
+    }
+
+    fn release(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let now = self.now;
+        let life = self.store.job_mut(key).life();
+        life.lost_in_a_row += 1;
+        let lost = life.lost_in_a_row;
+        if lost < LOST_IN_A_ROW_MAX {
+            self.end_delivery(key, None);
+            let run_at = self.store.job(key).run_at;
+            self.requeue(turn, key, run_at);
+            return;
+        }
+        let error: Arc<str> = format!("Worker lost {lost} times in a row").into();
+        self.store.job_mut(key).record_attempt(
+            now,
+            FailureReason::WorkerLost,
+            Some(Arc::clone(&error)),
+        );
+        self.end_delivery(key, None);
+        self.fail_for_good(
+            turn,
+            key,
+            Fatal::new(FailureReason::WorkerLost, Some(error)),
+        );
+    }
+}

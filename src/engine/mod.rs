@@ -1,0 +1,222 @@
+//! The queue engine: a pure, deterministic state machine.
+//!
+//! Every operation takes a [`Turn`] (the time, who asks, where effects go) and answers at once; what has to
+//! happen outside (events, jobs handed to waiting pulls) is left in [`Effects`], in order. There is no clock, no
+//! I/O and no randomness but the seeded [`IdSource`]; the same inputs give the same outputs. Whatever is timed is
+//! an entry in one deadline order ([`deadline`]); each operation first lets everything happen that is due.
+//!
+//! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
+//! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
+//! `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+
+mod admission;
+mod control;
+mod deadline;
+mod delivery;
+mod event;
+mod id;
+mod job;
+mod lease;
+mod manage;
+mod outcome;
+mod query;
+mod queue;
+mod report;
+mod retention;
+mod store;
+mod worker;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+pub use event::{Event, EventKind, StallDetail};
+pub use id::{IdSource, JobId, LockToken};
+pub use job::{
+    AttemptRecord, Backoff, BackoffKind, Dedup, Delivery, Failure, FailureReason, JobDetail,
+    JobOptions, JobView, LogLine, NewJob, Payload, State, TimelineEntry,
+};
+pub use outcome::{
+    AddOutcome, Added, Bucket, Caller, Change, CleanState, ConnectionId, Counts, FailReport,
+    Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven, WaitFor,
+    Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
+};
+
+use deadline::{Deadlines, Timer};
+use delivery::Waits;
+use queue::Queues;
+use retention::Retention;
+use store::{JobKey, Store};
+use worker::Workers;
+
+/// Unix time, or a span of time, in milliseconds.
+pub type Millis = i64;
+
+/// Bounds and periods that an operator may set (engine contract, section 23).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Completed jobs kept over all queues.
+    pub completed_max: usize,
+    /// Results kept, the most recently used.
+    pub results_max: usize,
+    /// Jobs whose logs are kept, the most recently used.
+    pub logged_jobs_max: usize,
+    /// Dead letters kept per queue.
+    pub dlq_max: usize,
+    /// Ms a dead letter is kept.
+    pub dlq_age: Millis,
+    /// Ms without a sign of life after which a delivery counts as stalled.
+    pub stall_interval: Millis,
+    /// Ms from the start in which no delivery counts as stalled.
+    pub stall_grace: Millis,
+    /// Stalls and lost locks after which a job fails for good; 0 means no limit.
+    pub stalls_max: u32,
+    /// Ms between noticing a silence and acting on it.
+    pub stall_check: Millis,
+    /// Ms without a heartbeat after which a worker counts as stale; after three times that it is forgotten.
+    pub worker_timeout: Millis,
+    /// Ms after which the name of an empty queue is forgotten.
+    pub queue_idle: Millis,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            completed_max: 50_000,
+            results_max: 10_000,
+            logged_jobs_max: 10_000,
+            dlq_max: 10_000,
+            dlq_age: 604_800_000,
+            stall_interval: 30_000,
+            stall_grace: 5_000,
+            stalls_max: 3,
+            stall_check: 5_000,
+            worker_timeout: 30_000,
+            queue_idle: 10_000,
+        }
+    }
+}
+
+/// What an operation leaves for the outside, in order.
+#[derive(Debug, Default, PartialEq)]
+pub struct Effects {
+    /// Whether anybody wants events; while not, none are made.
+    pub listening: bool,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// Waits that ended.
+    pub served: Vec<(WaiterId, Served)>,
+}
+
+/// One call into the engine.
+pub struct Turn<'a> {
+    /// The time; one that lies before an earlier turn's counts as that one.
+    pub now: Millis,
+    /// Who asks.
+    pub caller: Caller,
+    /// Where effects go.
+    pub effects: &'a mut Effects,
+}
+
+/// The engine.
+pub struct Engine {
+    config: Config,
+    ids: IdSource,
+    now: Millis,
+    store: Store,
+    queues: Queues,
+    deadlines: Deadlines,
+    waits: Waits,
+    retention: Retention,
+    workers: Workers,
+    /// Deliveries that go back when their connection closes, by delivery number.
+    connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
+    /// Job names in use, each stored once.
+    names: HashSet<Arc<str>>,
+    /// Size of `names` at which unused ones are dropped.
+    names_prune_at: usize,
+    default_options: Arc<JobOptions>,
+    next_job: u64,
+    next_delivery: u64,
+    /// Nothing is handed out any more.
+    stopping: bool,
+}
+
+impl Engine {
+    /// An empty engine. The same seed and the same turns give the same history.
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        Self {
+            retention: Retention::default(),
+            workers: Workers::default(),
+            config,
+            ids: IdSource::new(seed),
+            now: Millis::MIN,
+            store: Store::default(),
+            queues: Queues::default(),
+            deadlines: Deadlines::default(),
+            waits: Waits::default(),
+            connections: HashMap::new(),
+            names: HashSet::new(),
+            names_prune_at: 1_024,
+            default_options: Arc::default(),
+            next_job: 0,
+            next_delivery: 0,
+            stopping: false,
+        }
+    }
+
+    /// When something is due next; `None` when nothing is.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.deadlines.next()
+    }
+
+    /// Lets everything happen that is due, in order of its time.
+    pub fn tick(&mut self, turn: &mut Turn<'_>) {
+        self.now = self.now.max(turn.now);
+        turn.now = self.now;
+        while let Some(timer) = self.deadlines.pop_due(self.now) {
+            match timer {
+                Timer::Mature(key) => self.mature(turn, key),
+                Timer::Expire(key) => self.expire(turn, key),
+                Timer::Delivery(key) => self.check_delivery(turn, key),
+                Timer::DeadLetter(key) => self.expire_dead_letter(turn, key),
+                Timer::Queue(queue) => self.drop_idle_queue(queue),
+                Timer::Workers => self.forget_silent_workers(),
+                Timer::Wait(waiter) => self.end_wait(turn, waiter),
+            }
+        }
+    }
+
+    /// Hands out nothing from now on, and ends every wait with an empty answer.
+    pub fn stop_deliveries(&mut self, turn: &mut Turn<'_>) {
+        self.tick(turn);
+        self.stopping = true;
+        for waiter in self.waits.all() {
+            self.end_wait(turn, waiter);
+        }
+    }
+
+    fn name(&mut self, name: &Arc<str>) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        if self.names.len() >= self.names_prune_at {
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.names_prune_at = (self.names.len() * 2).max(1_024);
+        }
+        self.names.insert(Arc::clone(name));
+        Arc::clone(name)
+    }
+}
+
+impl Turn<'_> {
+    fn emit(&mut self, queue: &Arc<str>, job: Option<&JobId>, kind: EventKind) {
+        if self.effects.listening {
+            self.effects.events.push(Event {
+                queue: Arc::clone(queue),
+                job: job.cloned(),
+                at: self.now,
+                kind,
+            });
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What operations take and answer: the engine's own vocabulary of requests, outcomes and refusals.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Millis;
+use super::id::{JobId, LockToken};
+use super::job::{Delivery, Payload, State};
+
+/// The connection that asks; deliveries made to it are released when it closes. `None`: nobody's connection.
+pub type Caller = Option<ConnectionId>;
+
+/// A connection, numbered by the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// A wait that the engine has taken on; its end is reported in [`super::Effects::served`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub u64);
+
+/// A request for jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PullRequest {
+    /// From which queue.
+    pub queue: Arc<str>,
+    /// At most how many, at least 1.
+    pub count: usize,
+    /// How long to wait for the first one, in ms; 0 or less does not wait.
+    pub wait: Millis,
+    /// Who works on them; with an owner each delivery is locked.
+    pub owner: Option<Arc<str>>,
+    /// Lifetime of those locks, in ms.
+    pub lock_ttl: f64,
+    /// Do not tie the deliveries to the caller's connection.
+    pub detach: bool,
+}
+
+/// How an operation that may have to wait ended for now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progressing<T> {
+    /// It is over.
+    Done(T),
+    /// It waits; the end comes as an effect.
+    Waiting(WaiterId),
+}
+
+/// The end of a wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Served {
+    /// Jobs for a pull; none when its time was over.
+    Pull(Vec<Delivery>),
+    /// The end of a wait for a job.
+    Job(Waited),
+}
+
+/// What an add did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The job that now stands for the request.
+    pub id: JobId,
+    /// How it came to be.
+    pub outcome: AddOutcome,
+}
+
+/// How an add ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddOutcome {
+    /// A new job.
+    New,
+    /// An unfinished job with the same id or key stands for it; nothing was created.
+    Existing,
+    /// A new job; the owner of its key was deleted.
+    Replaced(JobId),
+    /// Another broker did not say.
+    Unknown,
+}
+
+/// What became of a worker's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It took effect.
+    Applied,
+    /// The engine had already ended that delivery; nothing changed.
+    AlreadyFinalized,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// Renewed.
+    Renewed,
+    /// No such job.
+    NotFound,
+    /// The job is not active.
+    NotActive,
+    /// Wrong or expired token, or no lock.
+    InvalidToken,
+}
+
+/// What became of a change to one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Done.
+    Applied,
+    /// No such job.
+    NotFound,
+    /// The job is in a state that does not allow it.
+    WrongState(State),
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// Completion; a failure does not end it.
+    Completed,
+    /// Completion, failure for good, or deletion.
+    Outcome,
+}
+
+/// How a wait for a job ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Waited {
+    /// It completed.
+    Completed {
+        /// Its result, when it has one.
+        result: Option<Payload>,
+    },
+    /// It failed for good (only [`WaitFor::Outcome`]).
+    Failed,
+    /// It was deleted (only [`WaitFor::Outcome`]).
+    Removed,
+    /// The time was over first.
+    TimedOut,
+    /// There is no such job.
+    NotFound,
+}
+
+/// Why the engine refuses a report or a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The job is unknown or not active.
+    NotActive(JobId),
+    /// The delivery is locked and no token was given.
+    TokenRequired(JobId),
+    /// The token is not that of the current lock.
+    TokenInvalid(JobId),
+    /// No such job.
+    NotFound(JobId),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotActive(id) => write!(f, "Job not found or not in processing state: {id}"),
+            Self::TokenRequired(id) => write!(f, "Lock token required for job {id}"),
+            Self::TokenInvalid(id) => write!(f, "Invalid or expired lock token for job {id}"),
+            Self::NotFound(_) => f.write_str("Job not found"),
+        }
+    }
+}
+
+/// A token as a client sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenGiven {
+    /// None, or an empty one.
+    #[default]
+    None,
+    /// One that has the form of a token.
+    Token(LockToken),
+    /// A text that no token has.
+    Malformed,
+}
+
+impl TokenGiven {
+    /// Reads the text a client sent; empty means none.
+    pub fn from_text(text: &str) -> Self {
+        match text {
+            "" => Self::None,
+            text => LockToken::from_text(text).map_or(Self::Malformed, Self::Token),
+        }
+    }
+}
+
+/// A worker's report that an attempt failed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FailReport {
+    /// The error text.
+    pub error: Option<Arc<str>>,
+    /// Stack lines, already trimmed of blanks.
+    pub stack: Option<Vec<Arc<str>>>,
+    /// No retry can succeed.
+    pub unrecoverable: bool,
+    /// Delete the job instead of moving it to the dead-letter queue, when this was the last attempt.
+    pub remove_on_fail: bool,
+}
+
+/// Jobs per state; `paused` holds the ready jobs of a paused queue, which then stand nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ready, priority zero or below.
+    pub waiting: usize,
+    /// Ready, priority above zero.
+    pub prioritized: usize,
+    /// Not due yet.
+    pub delayed: usize,
+    /// Delivered.
+    pub active: usize,
+    /// Finished and kept.
+    pub completed: usize,
+    /// In the dead-letter queue.
+    pub failed: usize,
+    /// Waiting for other jobs.
+    pub waiting_children: usize,
+    /// Ready jobs of a paused queue.
+    pub paused: usize,
+}
+
+impl Counts {
+    /// All jobs.
+    pub const fn total(&self) -> usize {
+        self.waiting
+            + self.prioritized
+            + self.delayed
+            + self.active
+            + self.completed
+            + self.failed
+            + self.waiting_children
+            + self.paused
+    }
+}
+
+/// Which jobs a listing takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bucket {
+    /// Jobs in that state; in a paused queue `Waiting` and `Prioritized` match nothing.
+    State(State),
+    /// Ready jobs of a paused queue.
+    Paused,
+}
+
+impl Bucket {
+    /// Every bucket name a client may use.
+    pub fn from_name(name: &str) -> Option<Self> {
+        if name == "paused" {
+            Some(Self::Paused)
+        } else {
+            State::from_name(name).map(Self::State)
+        }
+    }
+}
+
+/// A page of jobs: order is creation time, then id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Buckets to take; empty takes all.
+    pub buckets: Vec<Bucket>,
+    /// Jobs to skip.
+    pub offset: usize,
+    /// Jobs to return at most.
+    pub limit: usize,
+    /// Oldest first.
+    pub ascending: bool,
+}
+
+/// Which old jobs a clean takes (engine contract, section 16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanState {
+    /// Any queued job, by creation time.
+    Queued,
+    /// Exactly that bucket.
+    Bucket(Bucket),
+}
+
+/// A worker as it registers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerRegistration {
+    /// Its id; `None` lets the engine choose.
+    pub id: Option<Arc<str>>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The queues it serves.
+    pub queues: Vec<Arc<str>>,
+    /// Jobs it works on at the same time.
+    pub concurrency: f64,
+    /// Its host.
+    pub hostname: Arc<str>,
+    /// Its process id.
+    pub pid: f64,
+    /// When it started; `None` means now.
+    pub started_at: Option<Millis>,
+}
+
+/// Absolute figures a worker reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerFigures {
+    /// Jobs it works on now.
+    pub active_jobs: Option<f64>,
+    /// Jobs it has completed.
+    pub processed: Option<f64>,
+    /// Jobs it has failed.
+    pub failed: Option<f64>,
+}
+
+/// A registered worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerView {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The queues it serves.
+    pub queues: Vec<Arc<str>>,
+    /// Jobs it works on at the same time.
+    pub concurrency: f64,
+    /// Its host.
+    pub hostname: Arc<str>,
+    /// Its process id.
+    pub pid: f64,
+    /// When it registered.
+    pub registered_at: Millis,
+    /// Its last sign of life.
+    pub last_seen: Millis,
+    /// Whether that is recent.
+    pub active: bool,
+    /// Jobs it works on now.
+    pub active_jobs: f64,
+    /// Jobs it has completed.
+    pub processed_jobs: f64,
+    /// Jobs it has failed.
+    pub failed_jobs: f64,
+}
+
+/// Totals over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerStats {
+    /// Registered.
+    pub total: usize,
+    /// Seen recently.
+    pub active: usize,
+    /// Completed by all workers, gone ones included.
+    pub total_processed: f64,
+    /// Failed by all workers, gone ones included.
+    pub total_failed: f64,
+    /// Jobs in work.
+    pub active_jobs: f64,
+    /// Concurrency of the active workers.
+    pub concurrency_slots: f64,
+}

@@ -1,0 +1,170 @@
+//! Reading (engine contract, section 15). Each read first lets everything happen that is due, so it shows the state
+//! of its own instant.
+
+use std::sync::Arc;
+
+use super::id::JobId;
+use super::job::{JobDetail, Payload, State};
+use super::outcome::{Bucket, Counts, Listing};
+use super::queue::QueueKey;
+use super::store::JobKey;
+use super::{Engine, Turn};
+
+impl Engine {
+    /// A job with its result and failure.
+    pub fn job(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<JobDetail> {
+        self.tick(turn);
+        let key = self.store.find(id)?;
+        Some(self.detail(key))
+    }
+
+    /// An unfinished job by the id its client chose.
+    pub fn job_by_custom_id(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<JobDetail> {
+        self.tick(turn);
+        let key = self.store.find(id)?;
+        let job = self.store.job(key);
+        if job.has_custom_id && job.state.is_live() {
+            Some(self.detail(key))
+        } else {
+            None
+        }
+    }
+
+    /// Where a job stands.
+    pub fn state(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<State> {
+        self.tick(turn);
+        self.store.find(id).map(|key| self.store.job(key).state)
+    }
+
+    /// The result of a job.
+    pub fn result(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<Payload> {
+        self.tick(turn);
+        let key = self.store.find(id)?;
+        self.read_result(key)
+    }
+
+    /// A page of jobs.
+    ///
+    /// The cost grows with the jobs in the named buckets, not with the page: they are not kept in creation order.
+    pub fn jobs(&mut self, turn: &mut Turn<'_>, listing: &Listing) -> Vec<JobDetail> {
+        self.tick(turn);
+        let Some(queue) = self.queues.find(&listing.queue) else {
+            return Vec::new();
+        };
+        let mut keys = self.in_buckets(queue, &listing.buckets);
+        let wanted = listing.offset.saturating_add(listing.limit);
+        // Only the part up to the end of the page needs an order.
+        if wanted < keys.len() {
+            let order =
+                |one: &JobKey, two: &JobKey| self.creation_order(*one, *two, listing.ascending);
+            keys.select_nth_unstable_by(wanted, order);
+            keys.truncate(wanted);
+        }
+        keys.sort_unstable_by(|one, two| self.creation_order(*one, *two, listing.ascending));
+        keys.into_iter()
+            .skip(listing.offset)
+            .take(listing.limit)
+            .map(|key| self.detail(key))
+            .collect()
+    }
+
+    /// Jobs per state.
+    pub fn counts(&mut self, turn: &mut Turn<'_>, queue: &str) -> Counts {
+        self.tick(turn);
+        self.queues
+            .find(queue)
+            .map_or_else(Counts::default, |key| self.queues.get(key).counts())
+    }
+
+    /// Queued jobs per priority, highest first.
+    pub fn counts_per_priority(&mut self, turn: &mut Turn<'_>, queue: &str) -> Vec<(f64, usize)> {
+        self.tick(turn);
+        let Some(key) = self.queues.find(queue) else {
+            return Vec::new();
+        };
+        let queue = self.queues.get(key);
+        // Adding zero turns −0 into +0.
+        let priority = |key: &JobKey| self.store.job(*key).priority + 0.0;
+        let mut priorities: Vec<f64> = queue
+            .ready
+            .values()
+            .chain(&queue.delayed)
+            .map(priority)
+            .collect();
+        priorities.sort_unstable_by(|one, two| two.total_cmp(one));
+        let same = |one: &f64, two: &f64| one.total_cmp(two).is_eq();
+        priorities
+            .chunk_by(same)
+            .filter_map(|run| Some((*run.first()?, run.len())))
+            .collect()
+    }
+
+    /// Whether a queue hands out nothing.
+    pub fn is_paused(&mut self, turn: &mut Turn<'_>, queue: &str) -> bool {
+        self.tick(turn);
+        self.queues
+            .find(queue)
+            .is_some_and(|key| self.queues.get(key).paused)
+    }
+
+    /// Names of all queues, in order of first use.
+    pub fn queue_names(&mut self, turn: &mut Turn<'_>) -> Vec<Arc<str>> {
+        self.tick(turn);
+        self.queues.names()
+    }
+
+    pub(super) fn sort_by_creation(&self, keys: &mut [JobKey]) {
+        keys.sort_unstable_by(|one, two| self.creation_order(*one, *two, true));
+    }
+
+    fn creation_order(&self, one: JobKey, two: JobKey, ascending: bool) -> std::cmp::Ordering {
+        let (one, two) = (self.store.job(one), self.store.job(two));
+        let order = one
+            .created_at
+            .cmp(&two.created_at)
+            .then_with(|| one.id.cmp(&two.id));
+        if ascending { order } else { order.reverse() }
+    }
+
+    fn detail(&self, key: JobKey) -> JobDetail {
+        let job = self.store.job(key);
+        let result = job.life.as_ref().and_then(|life| life.result.clone());
+        JobDetail {
+            job: self.view(key),
+            result,
+            failure: job.failure(),
+        }
+    }
+
+    fn in_buckets(&self, key: QueueKey, buckets: &[Bucket]) -> Vec<JobKey> {
+        if buckets.is_empty() {
+            return self.all_jobs(key);
+        }
+        let queue = self.queues.get(key);
+        let mut keys = Vec::new();
+        let mut seen = Vec::new();
+        for bucket in buckets {
+            if seen.contains(bucket) {
+                continue;
+            }
+            seen.push(*bucket);
+            match bucket {
+                Bucket::State(State::Completed) => keys.extend(queue.completed.values()),
+                Bucket::State(State::Failed) => keys.extend(queue.failed.values()),
+                Bucket::State(State::Active) => keys.extend(&queue.active),
+                Bucket::State(State::Delayed) => keys.extend(&queue.delayed),
+                Bucket::State(state) if !queue.paused => {
+                    keys.extend(
+                        queue
+                            .ready
+                            .values()
+                            .filter(|key| self.store.job(**key).state == *state),
+                    );
+                }
+                Bucket::Paused if queue.paused => keys.extend(queue.ready.values()),
+                Bucket::State(_) | Bucket::Paused => {}
+            }
+        }
+        keys
+    }
+}
