@@ -242,11 +242,10 @@ impl JobDraft<'_> {
         let (Some(limit), Some(data)) = (limit, self.data) else {
             return Ok(());
         };
-        let bytes = payload::json_len_utf8(data, limit.max(0.0) as usize);
-        if bytes as f64 > limit {
-            Err(ArgumentError::SizeLimit(limit.to_string()))
-        } else {
+        if limit >= 0.0 && payload::fits_utf8(data, limit as usize) {
             Ok(())
+        } else {
+            Err(ArgumentError::SizeLimit(limit.to_string()))
         }
     }
 }
@@ -256,10 +255,11 @@ impl JobDraft<'_> {
 /// # Errors
 /// [`ArgumentError::DataTooLarge`] above [`bounds::JOB_DATA_MAX`].
 pub fn check_data(data: &[u8]) -> Result<(), ArgumentError> {
-    if payload::json_len_utf16(data, bounds::JOB_DATA_MAX) > bounds::JOB_DATA_MAX {
-        return Err(ArgumentError::DataTooLarge);
+    if payload::fits_utf16(data, bounds::JOB_DATA_MAX) {
+        Ok(())
+    } else {
+        Err(ArgumentError::DataTooLarge)
     }
-    Ok(())
 }
 
 fn clamp_time(ms: f64) -> f64 {
