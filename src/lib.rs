@@ -7,3 +7,4 @@
 pub mod broker;
 pub mod command;
 pub mod engine;
+pub mod mcp;

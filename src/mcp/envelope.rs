@@ -1,0 +1,167 @@
+//! What both transports know about a JSON-RPC message before rmcp sees it: whether the bytes are one at all.
+//!
+//! rmcp stays silent about text that is not JSON and answers other faults without an `id`; the contract wants an answer with
+//! `id: null` for each. So the bytes are read here, once, and what is no message becomes a `Fault` that knows its answer.
+//! `params: null` and `arguments: null` need no care: rmcp reads both as absent (a test below holds it to that).
+
+use rmcp::model::{ClientJsonRpcMessage, RequestId};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// JSON-RPC 2.0 "Parse error".
+pub(super) const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC 2.0 "Invalid Request".
+pub(super) const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC 2.0 "Invalid params".
+pub(super) const INVALID_PARAMS: i32 = -32602;
+
+/// Why a line or a body is no JSON-RPC message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Not JSON, which includes text that is not UTF-8.
+    NotJson,
+    /// JSON, but neither a request nor a notification nor a response: a batch, another version, an `id` of a wrong type.
+    /// Holds the `id` if one could be read.
+    NotAMessage(Option<RequestId>),
+}
+
+/// Reads one message.
+pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
+    serde_json::from_slice(text).map_err(|_| {
+        // Only now, off the common path, is it worth the second look that tells bad text from bad shape.
+        match serde_json::from_slice::<Value>(text) {
+            Ok(value) => Fault::NotAMessage(readable_id(&value)),
+            Err(_) => Fault::NotJson,
+        }
+    })
+}
+
+/// The `id` an answer to an invalid request may carry: text or integer, as in a valid one.
+fn readable_id(value: &Value) -> Option<RequestId> {
+    RequestId::deserialize(value.get("id")?).ok()
+}
+
+/// The text of an error answer, without a line end.
+pub(super) fn error_text(code: i32, message: &str, id: Option<&RequestId>) -> String {
+    serde_json::json!({
+        "jsonrpc": "2.0",
+        "error": { "code": code, "message": message },
+        "id": id,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{ClientRequest, JsonRpcMessage};
+
+    use super::*;
+
+    #[test]
+    fn faults_tell_bad_text_from_bad_shape() {
+        let id = |id: i64| Fault::NotAMessage(Some(RequestId::Number(id)));
+        let cases: [(&[u8], Fault); 16] = [
+            (b"", Fault::NotJson),
+            (b"{", Fault::NotJson),
+            (b"hello", Fault::NotJson),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"} x",
+                Fault::NotJson,
+            ),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}",
+                Fault::NotJson,
+            ),
+            (b"[]", Fault::NotAMessage(None)),
+            (
+                b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+                Fault::NotAMessage(None),
+            ),
+            (b"1", Fault::NotAMessage(None)),
+            (b"null", Fault::NotAMessage(None)),
+            (b"{}", Fault::NotAMessage(None)),
+            (b"{\"jsonrpc\":\"2.0\",\"id\":1}", id(1)),
+            (b"{\"jsonrpc\":\"1.0\",\"id\":2,\"method\":\"ping\"}", id(2)),
+            (b"{\"id\":3,\"method\":\"ping\"}", id(3)),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":7}",
+                Fault::NotAMessage(Some(RequestId::String("a".into()))),
+            ),
+            // An id that is present but unusable must not turn a request into a silent notification.
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
+                Fault::NotAMessage(None),
+            ),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}",
+                Fault::NotAMessage(None),
+            ),
+        ];
+        for (text, fault) in cases {
+            let shown = String::from_utf8_lossy(text);
+            assert_eq!(read(text).unwrap_err(), fault, "{shown}");
+        }
+    }
+
+    #[test]
+    fn null_params_and_null_arguments_are_absent_ones() {
+        let same = |with: &str, without: &str| {
+            let message =
+                |text: &str| serde_json::to_value(read(text.as_bytes()).unwrap()).unwrap();
+            assert_eq!(message(with), message(without), "{with}");
+        };
+        for method in [
+            "ping",
+            "initialize",
+            "tools/list",
+            "tools/call",
+            "resources/read",
+            "server/discover",
+            "no/such/method",
+        ] {
+            same(
+                &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":null}}"#),
+                &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#),
+            );
+        }
+        for method in [
+            "notifications/initialized",
+            "notifications/cancelled",
+            "notifications/other",
+        ] {
+            same(
+                &format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":null}}"#),
+                &format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#),
+            );
+        }
+        for method in ["tools/call", "prompts/get"] {
+            let with = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"n","arguments":null,"_meta":null}}}}"#
+            );
+            same(
+                &with,
+                &format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"n"}}}}"#
+                ),
+            );
+            let JsonRpcMessage::Request(request) = read(with.as_bytes()).unwrap() else {
+                panic!("{with} is a request");
+            };
+            assert!(
+                !matches!(request.request, ClientRequest::CustomRequest(_)),
+                "{with} keeps its type"
+            );
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_readable_id_says_null() {
+        assert_eq!(
+            error_text(PARSE_ERROR, "no", None),
+            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"},"id":null}"#
+        );
+        assert!(
+            error_text(INVALID_REQUEST, "no", Some(&RequestId::Number(4))).ends_with(r#""id":4}"#)
+        );
+    }
+}

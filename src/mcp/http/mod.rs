@@ -1,0 +1,61 @@
+//! MCP on Streamable HTTP: one endpoint path, sessions for the handshake revisions, none for 2026-07-28.
+//!
+//! A layer of our own stands in front of rmcp's service and gives the statuses, bodies and headers of the contract; rmcp
+//! speaks the protocol behind it. `router` makes the endpoint and answers every path it does not know, so it can be merged
+//! with routers of other paths; `bind` and `serve` put the result on a socket. There is no TLS and no CORS here.
+
+mod authority;
+mod checks;
+mod endpoint;
+mod serve;
+mod sessions;
+mod stopping;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use authority::{AllowedHost, AllowedOrigin, InvalidEntry, is_loopback};
+pub use endpoint::{router, unknown_paths};
+pub use serve::{bind, serve};
+
+/// Everything an endpoint is told from outside. The values are taken as they are: refusing bad ones is the business of
+/// whoever reads the settings.
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// Path of the endpoint. Starts with `/`; trailing slashes mean nothing; compared exactly.
+    pub path: String,
+    /// Host the listener is bound to: a name or an address, brackets around IPv6 optional.
+    pub host: String,
+    /// Port the listener is bound to, the real one when 0 was asked for.
+    pub port: u16,
+    /// Hosts accepted beside the bound one.
+    pub allowed_hosts: Vec<AllowedHost>,
+    /// Origins accepted beside those of accepted hosts.
+    pub allowed_origins: Vec<AllowedOrigin>,
+    /// Bearer tokens, any of which lets in; empty: nobody is asked for one.
+    pub tokens: Vec<String>,
+    /// Sessions at one time, those still opening included.
+    pub max_sessions: usize,
+    /// A session closes when it was idle for so long.
+    pub session_ttl: Duration,
+    /// Longest body of a request, in bytes.
+    pub max_body: usize,
+}
+
+impl HttpConfig {
+    /// The defaults (MCP contract, section 1.4) for a listener bound to that host and port.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            path: "/mcp".to_owned(),
+            host: host.into(),
+            port,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tokens: Vec::new(),
+            max_sessions: 100,
+            session_ttl: Duration::from_secs(30 * 60),
+            max_body: 4 * 1024 * 1024,
+        }
+    }
+}
