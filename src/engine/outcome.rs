@@ -256,6 +256,8 @@ pub struct Listing {
     pub queue: Arc<str>,
     /// Buckets to take; empty takes all.
     pub buckets: Vec<Bucket>,
+    /// Only jobs behind that place in the order, whether or not there is still a job at it.
+    pub after: Option<(Millis, JobId)>,
     /// Jobs to skip.
     pub offset: usize,
     /// Jobs to return at most.

@@ -8,7 +8,7 @@ use super::job::{JobDetail, Payload, State};
 use super::outcome::{Bucket, Counts, Listing};
 use super::queue::QueueKey;
 use super::store::JobKey;
-use super::{Engine, Turn};
+use super::{Engine, Millis, Turn};
 
 impl Engine {
     /// A job with its result and failure.
@@ -52,6 +52,9 @@ impl Engine {
             return Vec::new();
         };
         let mut keys = self.in_buckets(queue, &listing.buckets);
+        if let Some(place) = &listing.after {
+            keys.retain(|key| self.is_behind(*key, place, listing.ascending));
+        }
         let wanted = listing.offset.saturating_add(listing.limit);
         // Only the part up to the end of the page needs an order.
         if wanted < keys.len() {
@@ -124,6 +127,19 @@ impl Engine {
             .cmp(&two.created_at)
             .then_with(|| one.id.cmp(&two.id));
         if ascending { order } else { order.reverse() }
+    }
+
+    fn is_behind(&self, key: JobKey, place: &(Millis, JobId), ascending: bool) -> bool {
+        let job = self.store.job(key);
+        let order = job
+            .created_at
+            .cmp(&place.0)
+            .then_with(|| job.id.cmp(&place.1));
+        if ascending {
+            order.is_gt()
+        } else {
+            order.is_lt()
+        }
     }
 
     fn detail(&self, key: JobKey) -> JobDetail {

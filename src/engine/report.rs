@@ -331,10 +331,11 @@ impl Engine {
                 terminal: true,
             },
         );
+        // Before a deletion, so that whoever waits for the outcome learns which one it was.
+        self.end_job_waits(turn, key, &Waited::Failed);
         if removed {
             self.delete(turn, key);
         } else {
-            self.end_job_waits(turn, key, &Waited::Failed);
             self.bound_dead_letters(turn, queue);
         }
     }

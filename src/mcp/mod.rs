@@ -1,11 +1,40 @@
-//! The agent door: an MCP server on stdio and on Streamable HTTP.
+//! The agent door: an MCP server on stdio and on Streamable HTTP, whose tools are thin translators to the commands
+//! below.
 //!
-//! The transports stand in front of rmcp and are generic over its handler type; they know nothing of tools.
+//! A [`Registry`] holds every tool, declared once with its prose; a [`Dispatcher`] calls them on a broker; an
+//! [`AgentHandler`] is the MCP server around it. Policy, leniency, size and error texts live in the one path
+//! through `dispatch`; rules about jobs live below the seam. The transports ([`stdio`], [`http`]) stand in front of
+//! rmcp and are generic over its handler type; they know nothing of tools.
 
-pub mod http;
-pub mod stdio;
-
+mod arguments;
+mod call;
+mod dispatch;
 mod envelope;
+mod error;
+pub mod example;
+mod handler;
+pub mod http;
+mod nearest;
+mod page;
+mod parameter;
+mod prose;
+mod registry;
+pub mod schema;
+pub mod stdio;
+mod tools;
+mod view;
+
+pub use arguments::Issue;
+pub use call::{Caller, ProgressReport};
+pub use dispatch::{Answer, Dispatcher, UnknownTool};
+pub use error::{Cause, CauseText, Rule, ToolError};
+pub use handler::AgentHandler;
+pub use prose::{Example, ExpectedAnswer};
+pub use registry::{
+    Policy, Problem, Registry, RegistryError, Selection, SelectionError, Tool, ToolsetInfo,
+};
 
 #[cfg(test)]
 mod echo_server;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+//! From the arguments of a call to what the tool's schema says: lenient on types, strict on keys.
+//!
+//! One walk along the full schema converts what is plainly meant (`"5"` for 5, JSON text for an object, null for
+//! absent), refuses unknown keys with the nearest known one, and checks every bound, so that a handler's
+//! types always parse afterwards. Every fault of a call is found, each with its path; nothing was applied. Values of
+//! free-form parameters are never touched. Rules: MCP contract section 10, hard cases A1 to A4.
+
+use serde_json::{Map, Number, Value};
+
+use super::nearest::nearest;
+use super::schema::{Form, OR, UNLISTED};
+use crate::command::QueueName;
+
+/// Largest whole number that survives a reader which keeps numbers as doubles.
+const SAFE_INTEGER: i64 = (1 << 53) - 1;
+/// Characters of a given value that are repeated in a message.
+const QUOTE_MAX: usize = 40;
+
+/// One argument that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Which one, as in `jobs[1].priority`.
+    pub path: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What would fit, where that can be said.
+    pub expected: Option<String>,
+    /// The message is a whole sentence that names the argument itself.
+    pub is_whole: bool,
+}
+
+/// The arguments as the schema has them, or everything that is wrong with them.
+///
+/// # Errors
+/// All faults, in the order given, then what is missing.
+pub fn check(
+    schema: &Value,
+    arguments: Map<String, Value>,
+) -> Result<Map<String, Value>, Vec<Issue>> {
+    let mut checker = Checker { issues: Vec::new() };
+    let checked = checker.object(schema, arguments, "");
+    if checker.issues.is_empty() {
+        Ok(checked)
+    } else {
+        Err(checker.issues)
+    }
+}
+
+struct Checker {
+    issues: Vec<Issue>,
+}
+
+impl Checker {
+    fn object(
+        &mut self,
+        schema: &Value,
+        given: Map<String, Value>,
+        path: &str,
+    ) -> Map<String, Value> {
+        let mut checked = Map::new();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (key, value) in given {
+            let path = join(path, &key);
+            match properties.and_then(|properties| properties.get(&key)) {
+                None => self.unknown(&key, path, properties),
+                Some(_) if value.is_null() => {}
+                Some(member) => {
+                    if let Some(value) = self.value(member, value, &path) {
+                        checked.insert(key, value);
+                    } else {
+                        // A fault of this member, so it is not missing as well.
+                        checked.insert(key, Value::Null);
+                    }
+                }
+            }
+        }
+        let required = schema.get("required").and_then(Value::as_array);
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !checked.contains_key(name) {
+                let member = properties
+                    .and_then(|properties| properties.get(name))
+                    .unwrap_or(&Value::Null);
+                self.missing(member, join(path, name));
+            }
+        }
+        checked
+    }
+
+    fn value(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+        if Form::of(schema) == Some(Form::Any) {
+            return Some(decoded_container(value));
+        }
+        if let Some(other) = schema.get(OR)
+            && number_in(&value).is_some()
+        {
+            return self.value(other, value, path);
+        }
+        match schema.get("type").and_then(Value::as_str) {
+            Some("object") => self.object_value(schema, value, path),
+            Some("array") => self.list(schema, value, path),
+            Some("string") => self.text(schema, value, path),
+            Some("integer") => self.integer(schema, value, path),
+            Some("number") => self.number(schema, value, path),
+            Some("boolean") => match &value {
+                Value::Bool(_) => Some(value),
+                Value::String(text) if text == "true" => Some(Value::Bool(true)),
+                Value::String(text) if text == "false" => Some(Value::Bool(false)),
+                _ => self.mismatch(schema, &value, path),
+            },
+            _ => Some(value),
+        }
+    }
+
+    fn object_value(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+        match decoded_container(value) {
+            // An object without declared members is the client's own: any key, any value, as it is.
+            Value::Object(members) if schema.get("properties").is_none() => {
+                Some(Value::Object(members))
+            }
+            Value::Object(members) => Some(Value::Object(self.object(schema, members, path))),
+            other => self.mismatch(schema, &other, path),
+        }
+    }
+
+    fn list(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+        let Value::Array(items) = decoded_container(value.clone()) else {
+            return self.mismatch(schema, &value, path);
+        };
+        if within(schema, "minItems", "maxItems", items.len()).is_none() {
+            return self.mismatch(schema, &Value::Array(items), path);
+        }
+        let item_schema = schema.get("items").unwrap_or(&Value::Null);
+        let mut checked = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            checked.extend(self.value(item_schema, item, &format!("{path}[{index}]")));
+        }
+        Some(Value::Array(checked))
+    }
+
+    fn text(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+        let form = Form::of(schema);
+        let text = match value {
+            Value::String(text) => text,
+            Value::Number(number) if form == Some(Form::Id) => match whole(&number) {
+                Some(integer) => integer.to_string(),
+                None => return self.mismatch(schema, &Value::Number(number), path),
+            },
+            other => return self.mismatch(schema, &other, path),
+        };
+        if form == Some(Form::Queue)
+            && let Err(error) = QueueName::new(&text)
+        {
+            let expected = Some(expected(schema));
+            self.issues.push(Issue {
+                path: path.to_owned(),
+                message: error.to_string(),
+                expected,
+                is_whole: true,
+            });
+            return None;
+        }
+        let is_listed = schema
+            .get("enum")
+            .and_then(Value::as_array)
+            .is_none_or(|list| list.iter().any(|listed| listed.as_str() == Some(&text)));
+        if !is_listed || within(schema, "minLength", "maxLength", text.chars().count()).is_none() {
+            return self.mismatch(schema, &Value::String(text), path);
+        }
+        Some(Value::String(text))
+    }
+
+    fn integer(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+        let exact = match &value {
+            Value::Number(number) => whole(number),
+            Value::String(text) => text
+                .trim()
+                .parse()
+                .ok()
+                .filter(|integer: &i64| integer.abs() <= SAFE_INTEGER),
+            _ => None,
+        };
+        let rounded = || {
+            let number = number_in(&value)?;
+            let is_rounded = Form::of(schema) == Some(Form::Millis) || number.fract() == 0.0;
+            (is_rounded && number.abs() <= SAFE_INTEGER as f64).then(|| number.floor() as i64)
+        };
+        let Some(integer) = exact.or_else(rounded) else {
+            return self.mismatch(schema, &value, path);
+        };
+        let bound = |key| schema.get(key).and_then(Value::as_i64);
+        if bound("minimum").is_some_and(|min| integer < min)
+            || bound("maximum").is_some_and(|max| integer > max)
+        {
+            return self.mismatch(schema, &value, path);
+        }
+        Some(integer.into())
+    }
+
+    fn number(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+        let Some(number) = number_in(&value) else {
+            return self.mismatch(schema, &value, path);
+        };
+        let bound = |key| schema.get(key).and_then(Value::as_f64);
+        if bound("minimum").is_some_and(|min| number < min)
+            || bound("maximum").is_some_and(|max| number > max)
+        {
+            return self.mismatch(schema, &value, path);
+        }
+        match value {
+            Value::Number(_) => Some(value),
+            _ => Number::from_f64(number).map(Value::Number),
+        }
+    }
+
+    fn mismatch(&mut self, schema: &Value, value: &Value, path: &str) -> Option<Value> {
+        let expected = expected(schema);
+        let message = format!("must be {expected}, got {}", quoted(value));
+        self.issues.push(Issue {
+            path: path.to_owned(),
+            message,
+            expected: Some(expected),
+            is_whole: false,
+        });
+        None
+    }
+
+    fn missing(&mut self, schema: &Value, path: String) {
+        let expected = Some(expected(schema));
+        let issue = if Form::of(schema) == Some(Form::Queue) {
+            let message = crate::command::ArgumentError::QueueRequired.to_string();
+            Issue {
+                path,
+                message,
+                expected,
+                is_whole: true,
+            }
+        } else {
+            Issue {
+                path,
+                message: "is required".into(),
+                expected,
+                is_whole: false,
+            }
+        };
+        self.issues.push(issue);
+    }
+
+    fn unknown(&mut self, key: &str, path: String, properties: Option<&Map<String, Value>>) {
+        let known = || {
+            properties
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.as_str())
+        };
+        let message = match nearest(key, known()) {
+            Some(name) => format!("unknown argument, did you mean {name}?"),
+            None => {
+                let listed = properties
+                    .into_iter()
+                    .flatten()
+                    .filter(|(_, member)| member.get(UNLISTED).is_none());
+                let names: Vec<_> = listed.map(|(name, _)| name.as_str()).collect();
+                let names = if names.is_empty() {
+                    "no arguments".into()
+                } else {
+                    names.join(", ")
+                };
+                format!("unknown argument, this tool takes {names}")
+            }
+        };
+        self.issues.push(Issue {
+            path,
+            message,
+            expected: None,
+            is_whole: false,
+        });
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    // A hostile key stays one line of bounded length.
+    let key = quoted_text(key);
+    if path.is_empty() {
+        key
+    } else {
+        format!("{path}.{key}")
+    }
+}
+
+/// Text that holds a JSON object or list becomes it; everything else stays.
+fn decoded_container(value: Value) -> Value {
+    if let Value::String(text) = &value
+        && text.trim_start().starts_with(['{', '['])
+        && let Ok(decoded @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text)
+    {
+        return decoded;
+    }
+    value
+}
+
+/// A number, or the decimal text of one.
+fn number_in(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => {
+            let text = text.trim();
+            let is_plain = !text.is_empty()
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+            text.parse()
+                .ok()
+                .filter(|number: &f64| is_plain && number.is_finite())
+        }
+        _ => None,
+    }
+}
+
+/// A number without a fraction that every reader keeps exactly.
+fn whole(number: &Number) -> Option<i64> {
+    let integer = number.as_i64().or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+        (float.abs() <= SAFE_INTEGER as f64).then_some(float as i64)
+    })?;
+    (integer.unsigned_abs() <= SAFE_INTEGER.unsigned_abs()).then_some(integer)
+}
+
+fn within(schema: &Value, min: &str, max: &str, len: usize) -> Option<()> {
+    let bound = |key| schema.get(key).and_then(Value::as_u64);
+    let len = len as u64;
+    (bound(min).is_none_or(|min| len >= min) && bound(max).is_none_or(|max| len <= max))
+        .then_some(())
+}
+
+/// What a schema takes, in words.
+pub fn expected(schema: &Value) -> String {
+    let integer = |key| schema.get(key).and_then(Value::as_i64);
+    let bounded = |what: &str| match (integer("minimum"), integer("maximum")) {
+        (Some(min), Some(max)) => format!("{what} from {min} to {max}"),
+        (Some(min), None) => format!("{what} of at least {min}"),
+        (None, Some(max)) => format!("{what} of at most {max}"),
+        (None, None) => what.to_owned(),
+    };
+    let own = match schema.get("type").and_then(Value::as_str) {
+        Some("integer") => bounded("an integer"),
+        Some("number") => bounded("a number"),
+        Some("boolean") => "true or false".into(),
+        Some("array") if integer("minItems").is_some_and(|min| min > 0) => {
+            "a list that is not empty".into()
+        }
+        Some("array") => "a list".into(),
+        Some("object") if Form::of(schema) == Some(Form::Any) => "a JSON value".into(),
+        Some("object") => "an object".into(),
+        _ => match (
+            schema.get("enum").and_then(Value::as_array),
+            integer("minLength"),
+            integer("maxLength"),
+        ) {
+            (Some(values), _, _) => {
+                let values: Vec<_> = values.iter().filter_map(Value::as_str).collect();
+                format!("one of {}", values.join(", "))
+            }
+            (None, Some(min), Some(max)) => format!("text of {min} to {max} characters"),
+            (None, Some(_), None) => "text that is not empty".into(),
+            (None, None, Some(max)) => format!("text of at most {max} characters"),
+            (None, None, None) => "text".into(),
+        },
+    };
+    schema
+        .get(OR)
+        .map_or(own.clone(), |other| format!("{own} or {}", expected(other)))
+}
+
+fn quoted(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".into(),
+        Value::Array(items) if items.is_empty() => "an empty list".into(),
+        Value::Array(_) => "a list".into(),
+        Value::String(text) => format!("\"{}\"", quoted_text(text)),
+        other => other.to_string(),
+    }
+}
+
+/// Text that somebody else wrote, cut, without control and direction characters.
+fn quoted_text(text: &str) -> String {
+    let mut quoted: String = text
+        .chars()
+        .take(QUOTE_MAX)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(QUOTE_MAX).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}

@@ -1,0 +1,335 @@
+//! Why a tool call did not do what was asked, as an agent reads it: exact text, stable code, next step.
+//!
+//! Causes below the seam keep the text, code and hint of [`crate::command::error`]; what only the agent
+//! door can find wrong is here. Rendering happens once, in [`ToolError::body`].
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use super::arguments::Issue;
+use crate::command::{ArgumentError, CommandError, ErrorCode};
+use crate::engine::{JobId, Refusal};
+
+/// Faults of one call that are listed; the rest is counted.
+const ISSUES_MAX: usize = 20;
+
+/// Why a tool call failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ToolError {
+    /// Arguments that the schema does not take.
+    #[error("{}", sentence(.0))]
+    Arguments(Vec<Issue>),
+    /// Arguments that each fit, but not together.
+    #[error("{}{}", .item.map(|index| format!("jobs[{index}]: ")).unwrap_or_default(), .rule.text())]
+    Rule {
+        /// The rule they break.
+        rule: Rule,
+        /// Position in `jobs` of the item at fault.
+        item: Option<usize>,
+    },
+    /// A free-form value that carries a malformed tagged form.
+    #[error("{path}: {message}")]
+    Payload {
+        /// Which argument.
+        path: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The command was refused.
+    #[error("{0}")]
+    Command(#[from] CommandError),
+    /// The command was refused, and more is known than its cause.
+    #[error("{error}")]
+    Hinted {
+        /// The cause.
+        error: CommandError,
+        /// What to do next, in at most 160 characters.
+        hint: String,
+    },
+    /// The tool exists, but this server does not expose its toolset.
+    #[error("{tool} is not enabled on this server (toolset {toolset})")]
+    NotEnabled {
+        /// The tool.
+        tool: &'static str,
+        /// Its toolset.
+        toolset: &'static str,
+    },
+    /// The caller withdrew the call.
+    #[error("Call cancelled")]
+    Cancelled,
+    /// A fault of ours; details are in the log.
+    #[error("Internal error")]
+    Internal,
+}
+
+/// A rule between arguments, or about one, that no schema can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A lock needs somebody who holds it.
+    LockTtlRequiresOwner,
+    /// Only a key with a lifetime can have it restarted.
+    ExtendRequiresTtl,
+    /// Tokens prove deliveries one by one.
+    TokenPerJob,
+    /// A page begins at one place.
+    CursorOrOffset,
+    /// A cursor continues the listing it came from.
+    CursorOfAnotherListing,
+}
+
+impl Rule {
+    /// The exact text.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::LockTtlRequiresOwner => "lockTtl requires owner",
+            Self::ExtendRequiresTtl => "deduplication.extend requires deduplication.ttl",
+            Self::TokenPerJob => "tokens must have exactly one entry per jobId",
+            Self::CursorOrOffset => "cursor and offset cannot be combined",
+            Self::CursorOfAnotherListing => "cursor does not belong to this listing",
+        }
+    }
+
+    /// The argument to change.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::LockTtlRequiresOwner => "lockTtl",
+            Self::ExtendRequiresTtl => "deduplication.extend",
+            Self::TokenPerJob => "tokens",
+            Self::CursorOrOffset | Self::CursorOfAnotherListing => "cursor",
+        }
+    }
+
+    /// What to do next.
+    pub const fn hint(self) -> &'static str {
+        match self {
+            Self::LockTtlRequiresOwner => "Pass owner to lock the job, or leave lockTtl out.",
+            Self::ExtendRequiresTtl => "Pass deduplication.ttl, or leave deduplication.extend out.",
+            Self::TokenPerJob => {
+                "Give one token per entry of jobIds, in the same order; \"\" for a job without a lock."
+            }
+            Self::CursorOrOffset => "Pass nextCursor of the page before as cursor, and no offset.",
+            Self::CursorOfAnotherListing => {
+                "Use the nextCursor of the same tool, queue and state, or leave cursor out to start over."
+            }
+        }
+    }
+}
+
+impl Rule {
+    /// The error of breaking it.
+    pub const fn broken(self) -> ToolError {
+        ToolError::Rule {
+            rule: self,
+            item: None,
+        }
+    }
+}
+
+impl ToolError {
+    /// There is no such job.
+    pub const fn job_not_found(id: JobId) -> Self {
+        Self::Command(CommandError::not_found(id))
+    }
+
+    /// Its stable code.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Arguments(_) | Self::Rule { .. } | Self::Payload { .. } => {
+                ErrorCode::InvalidArguments
+            }
+            Self::Command(error) | Self::Hinted { error, .. } => error.code(),
+            Self::NotEnabled { .. } => ErrorCode::NotLoaded,
+            Self::Cancelled => ErrorCode::Cancelled,
+            Self::Internal => ErrorCode::Internal,
+        }
+    }
+
+    /// What to do next, in at most 160 characters.
+    pub fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::Arguments(issues) => match issues.as_slice() {
+                // The one fault that has a text of its own is about a queue name.
+                [issue] if issue.is_whole => ArgumentError::QueueInvalid.hint().into(),
+                _ => return None,
+            },
+            Self::Rule { rule, .. } => rule.hint().into(),
+            Self::Payload { .. } => "A member whose key begins with $ stands for a value JSON lacks; wrap a real one in $object.".into(),
+            Self::Command(error) => error.hint().into(),
+            Self::Hinted { hint, .. } => hint.into(),
+            Self::NotEnabled { .. } => "Ask the operator to add the toolset to BUNQUEUE_MCP_TOOLSETS.".into(),
+            Self::Cancelled => return None,
+            Self::Internal => CommandError::Internal.hint().into(),
+        })
+    }
+
+    /// The error object that the text of the result holds.
+    pub fn body(&self, tool: &str) -> Value {
+        let mut body = json!({ "error": self.text(tool), "code": self.code().name() });
+        if let Some(hint) = self.hint() {
+            put(&mut body, "hint", hint.into());
+        }
+        let issues = self.issues();
+        if !issues.is_empty() {
+            put(&mut body, "issues", issues.into());
+        }
+        body
+    }
+
+    /// The exact text; a fault that does not speak for itself is introduced by the tool's name.
+    fn text(&self, tool: &str) -> String {
+        match self {
+            Self::Arguments(issues) => match issues.as_slice() {
+                [issue] if issue.is_whole => issue.message.clone(),
+                _ => format!("Invalid arguments for {tool}: {self}"),
+            },
+            Self::Payload { .. } => format!("Invalid arguments for {tool}: {self}"),
+            _ => self.to_string(),
+        }
+    }
+
+    fn issues(&self) -> Vec<Value> {
+        let issue = |path: &str, message: &str| json!({ "path": path, "message": message });
+        match self {
+            Self::Arguments(issues) => issues.iter().take(ISSUES_MAX).map(issue_value).collect(),
+            Self::Rule { rule, item: None } => vec![issue(rule.path(), rule.text())],
+            Self::Rule {
+                rule,
+                item: Some(index),
+            } => {
+                vec![issue(
+                    &format!("jobs[{index}].{}", rule.path()),
+                    rule.text(),
+                )]
+            }
+            Self::Payload { path, message } => vec![issue(path, message)],
+            Self::Command(CommandError::Argument(error))
+                if self.code() == ErrorCode::InvalidArguments =>
+            {
+                vec![issue(argument(error), &error.to_string())]
+            }
+            Self::Command(CommandError::BatchEntry { index, error })
+                if self.code() == ErrorCode::InvalidArguments =>
+            {
+                vec![issue(
+                    &format!("jobs[{index}].{}", argument(error)),
+                    &error.to_string(),
+                )]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The argument of a tool that an error of the seam speaks of.
+const fn argument(error: &ArgumentError) -> &'static str {
+    match error {
+        ArgumentError::QueueRequired
+        | ArgumentError::QueueTooLong
+        | ArgumentError::QueueInvalid => "queue",
+        ArgumentError::JobName => "name",
+        ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_) => "data",
+        ArgumentError::Required(field)
+        | ArgumentError::NotNumber(field)
+        | ArgumentError::NotFinite(field)
+        | ArgumentError::TooSmall { field, .. }
+        | ArgumentError::TooLarge { field, .. }
+        | ArgumentError::NotText(field)
+        | ArgumentError::NotList(field)
+        | ArgumentError::LengthMismatch { field, .. }
+        | ArgumentError::Unsupported(field) => field,
+    }
+}
+
+fn put(body: &mut Value, key: &str, value: Value) {
+    if let Some(members) = body.as_object_mut() {
+        members.insert(key.to_owned(), value);
+    }
+}
+
+fn issue_value(issue: &Issue) -> Value {
+    let mut value = json!({ "path": issue.path, "message": issue.message });
+    if let Some(expected) = &issue.expected {
+        put(&mut value, "expected", expected.as_str().into());
+    }
+    value
+}
+
+fn sentence(issues: &[Issue]) -> String {
+    let listed = issues
+        .iter()
+        .take(ISSUES_MAX)
+        .map(|issue| format!("{}: {}", issue.path, issue.message));
+    let mut parts: Vec<_> = listed.collect();
+    if issues.len() > ISSUES_MAX {
+        parts.push(format!("and {} more", issues.len() - ISSUES_MAX));
+    }
+    parts.join("; ")
+}
+
+/// A cause of failure as a tool's reference lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No such job.
+    JobNotFound,
+    /// The job is unknown or not active.
+    NotActive,
+    /// The delivery is locked and no token was given.
+    TokenRequired,
+    /// The token does not hold the lock.
+    TokenInvalid,
+    /// The job data is over its bound.
+    DataTooLarge,
+    /// The queue name is over its bound.
+    QueueTooLong,
+    /// The queue name has a character it may not have.
+    QueueInvalid,
+    /// One job of several has a fault.
+    BatchEntry,
+    /// Arguments do not fit together.
+    Rule(Rule),
+}
+
+/// A [`Cause`] in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CauseText {
+    /// The exact text, `<id>` and the like standing for what varies.
+    pub text: String,
+    /// The stable code.
+    pub code: ErrorCode,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl Cause {
+    /// How the error reads.
+    pub fn describe(self) -> CauseText {
+        let id = JobId::from_text("<id>");
+        let error: ToolError = match self {
+            Self::JobNotFound => ToolError::job_not_found(id),
+            Self::NotActive => CommandError::Refused(Refusal::NotActive(id)).into(),
+            Self::TokenRequired => CommandError::Refused(Refusal::TokenRequired(id)).into(),
+            Self::TokenInvalid => CommandError::Refused(Refusal::TokenInvalid(id)).into(),
+            Self::DataTooLarge => CommandError::from(ArgumentError::DataTooLarge).into(),
+            Self::QueueTooLong => CommandError::from(ArgumentError::QueueTooLong).into(),
+            Self::QueueInvalid => CommandError::from(ArgumentError::QueueInvalid).into(),
+            Self::Rule(rule) => rule.broken(),
+            Self::BatchEntry => {
+                return CauseText {
+                    text: "jobs[<i>]: <reason>".into(),
+                    code: ErrorCode::InvalidArguments,
+                    hint:
+                        "Correct that entry and send the whole call again; no job of it was added."
+                            .into(),
+                };
+            }
+        };
+        let hint = error.hint().map(Cow::into_owned).unwrap_or_default();
+        CauseText {
+            text: error.to_string(),
+            code: error.code(),
+            hint,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Listing the jobs of a queue, whole or in pages. Prose: `toolsets/queues.md`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{misspelt_queue, put};
+use crate::command::GetJobs as GetJobsCommand;
+use crate::engine::{JobDetail, JobId, Listing, Millis};
+use crate::mcp::call::Call;
+use crate::mcp::error::{Rule, ToolError};
+use crate::mcp::page::{self, ITEM_MAX, ITEMS_MAX, fit};
+use crate::mcp::parameter::{NO_MAX, Queue, StateFilter, Whole};
+use crate::mcp::view::{JobView, cut};
+
+/// Position before which `get_jobs` ends when the call does not say.
+const END_DEFAULT: i64 = 20;
+/// Jobs of a page when the call does not say, and at most.
+const LIMIT_DEFAULT: i64 = 20;
+const LIMIT_MAX: i64 = 100;
+/// Bytes of the data of a job on a page when the call does not say, and at most.
+const DATA_BYTES_DEFAULT: i64 = 1_024;
+const DATA_BYTES_MAX: i64 = 65_536;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct GetJobs {
+    queue: Queue,
+    state: Option<StateFilter>,
+    #[schemars(extend("default" = 0))]
+    start: Option<Whole<0, NO_MAX>>,
+    /// Exclusive
+    #[schemars(extend("default" = END_DEFAULT))]
+    end: Option<Whole<0, NO_MAX>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct JobList {
+    queue: String,
+    /// Jobs in this answer
+    count: usize,
+    /// Jobs as in get_job
+    jobs: Vec<Value>,
+    /// true when the answer was cut
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    /// How to go on, or how the queue is spelt
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, ToolError> {
+    let start = arguments.start.map_or(0, Whole::count);
+    let end = arguments.end.map_or(END_DEFAULT as usize, Whole::count);
+    let wanted = end.saturating_sub(start);
+    let found = call
+        .run(GetJobsCommand {
+            listing: Listing {
+                queue: arguments.queue.name().shared(),
+                buckets: StateFilter::buckets(arguments.state.as_ref()),
+                after: None,
+                offset: start,
+                limit: wanted.min(ITEMS_MAX),
+                ascending: true,
+            },
+        })
+        .await?;
+    let views = found.iter().map(whole_job).collect::<Result<Vec<_>, _>>()?;
+    let fitted = fit(views);
+    let is_cut = fitted.is_cut || (wanted > ITEMS_MAX && found.len() == ITEMS_MAX);
+    let queue = arguments.queue.text();
+    let hint = if is_cut {
+        let next = start + fitted.items.len();
+        Some(format!(
+            "The answer is full. Go on with start {next}, or use bunqueue_list_jobs_page for less of each."
+        ))
+    } else if fitted.items.is_empty() {
+        misspelt_queue(&call, &queue).await?
+    } else {
+        None
+    };
+    let truncated = is_cut.then_some(true);
+    Ok(JobList {
+        queue,
+        count: fitted.items.len(),
+        jobs: fitted.items,
+        truncated,
+        hint,
+    })
+}
+
+/// A job in full, unless it alone is more than an answer holds: then its data is cut.
+fn whole_job(found: &JobDetail) -> Result<Value, ToolError> {
+    let mut members = JobView::of(&found.job).members()?;
+    if found
+        .job
+        .data
+        .as_ref()
+        .is_some_and(|data| data.bytes().len() > ITEM_MAX / 2)
+    {
+        shorten_data(&mut members, DATA_BYTES_MAX as usize);
+    }
+    Ok(Value::Object(members))
+}
+
+/// Replaces data whose JSON is longer than `max` bytes by its beginning.
+fn shorten_data(members: &mut Map<String, Value>, max: usize) -> bool {
+    let Some(data) = members.get("data") else {
+        return false;
+    };
+    let text = data.to_string();
+    if text.len() <= max {
+        return false;
+    }
+    members.shift_remove("data");
+    put(members, "dataPreview", cut(&text, max));
+    put(members, "dataTruncated", true);
+    put(members, "dataBytes", text.len());
+    true
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListJobsPage {
+    queue: Queue,
+    state: Option<StateFilter>,
+    #[schemars(extend("default" = LIMIT_DEFAULT))]
+    limit: Option<Whole<1, LIMIT_MAX>>,
+    #[schemars(extend("default" = 0))]
+    offset: Option<Whole<0, NO_MAX>>,
+    /// Default: all but queue, data and options
+    fields: Option<Vec<Field>>,
+    /// Per job
+    #[schemars(extend("default" = DATA_BYTES_DEFAULT))]
+    max_data_bytes: Option<Whole<0, DATA_BYTES_MAX>>,
+    /// nextCursor of the page before
+    #[schemars(length(min = 1))]
+    cursor: Option<String>,
+}
+
+// A member of a job view. No doc comment: it would describe each item of the published list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum Field {
+    Id,
+    Name,
+    Queue,
+    State,
+    Priority,
+    Progress,
+    Attempts,
+    MaxAttempts,
+    CreatedAt,
+    StartedAt,
+    Data,
+    Backoff,
+    Timeout,
+    StallTimeout,
+    Lifo,
+    RemoveOnComplete,
+    RemoveOnFail,
+    Tags,
+    DeduplicationId,
+}
+
+impl Field {
+    const DEFAULT: [Self; 8] = [
+        Self::Id,
+        Self::Name,
+        Self::State,
+        Self::Priority,
+        Self::Progress,
+        Self::Attempts,
+        Self::MaxAttempts,
+        Self::CreatedAt,
+    ];
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobPage {
+    queue: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    /// Jobs before this page
+    offset: usize,
+    limit: usize,
+    /// Jobs on this page
+    count: usize,
+    has_more: bool,
+    next_offset: Option<usize>,
+    #[schemars(with = "Vec<Value>")]
+    fields: Vec<Field>,
+    /// Jobs with those fields; long data as dataPreview, dataTruncated and dataBytes
+    jobs: Vec<Value>,
+    /// jobs (how many have their data cut) and maxDataBytes
+    truncation: Map<String, Value>,
+    /// The way on while there is more
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    /// true when the page was cut
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    /// How the queue is spelt
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// Where a page of jobs ends: the place of its last job in the order of jobs, and how many jobs came before. Jobs
+/// that come and go elsewhere do not move it.
+type JobPosition = (Millis, String, usize);
+
+pub(super) async fn list_jobs_page(
+    call: Call,
+    arguments: ListJobsPage,
+) -> Result<JobPage, ToolError> {
+    let queue = arguments.queue.text();
+    let state = arguments
+        .state
+        .as_ref()
+        .map(|state| state.text().to_owned());
+    let scope = ["jobs", queue.as_str(), state.as_deref().unwrap_or_default()];
+    let position = start_of(&arguments, &scope)?;
+    let offset = position
+        .as_ref()
+        .map_or(arguments.offset.map_or(0, Whole::count), |position| {
+            position.2
+        });
+    let limit = arguments.limit.map_or(LIMIT_DEFAULT as usize, Whole::count);
+    let max_data = arguments
+        .max_data_bytes
+        .map_or(DATA_BYTES_DEFAULT as usize, Whole::count);
+    let fields = arguments.fields.unwrap_or_else(|| Field::DEFAULT.to_vec());
+    let found = call
+        .run(GetJobsCommand {
+            listing: Listing {
+                queue: arguments.queue.name().shared(),
+                buckets: StateFilter::buckets(arguments.state.as_ref()),
+                offset: if position.is_some() { 0 } else { offset },
+                after: position.map(|(at, id, _)| (at, JobId::from_text(&id))),
+                // One more tells whether there is more.
+                limit: limit + 1,
+                ascending: true,
+            },
+        })
+        .await?;
+    let mut shortened = Vec::new();
+    let mut rows = Vec::new();
+    for found in found.iter().take(limit) {
+        let (row, is_short) = row(found, &fields, max_data)?;
+        rows.push(row);
+        shortened.push(is_short);
+    }
+    let fitted = fit(rows);
+    let count = fitted.items.len();
+    let has_more = found.len() > count;
+    let last = found
+        .get(..count)
+        .and_then(<[_]>::last)
+        .filter(|_| has_more);
+    let next_cursor = last.map(|last| {
+        page::cursor(
+            &scope,
+            (last.job.created_at, last.job.id.to_string(), offset + count),
+        )
+    });
+    let cut_jobs = shortened
+        .iter()
+        .take(count)
+        .filter(|is_short| **is_short)
+        .count();
+    let mut truncation = Map::new();
+    put(&mut truncation, "jobs", cut_jobs);
+    put(&mut truncation, "maxDataBytes", max_data);
+    let hint = if found.is_empty() {
+        misspelt_queue(&call, &queue).await?
+    } else {
+        None
+    };
+    Ok(JobPage {
+        offset,
+        limit,
+        count,
+        has_more,
+        next_offset: has_more.then_some(offset + count),
+        fields,
+        jobs: fitted.items,
+        truncation,
+        next_cursor,
+        truncated: fitted.is_cut.then_some(true),
+        hint,
+        state,
+        queue,
+    })
+}
+
+fn start_of(arguments: &ListJobsPage, scope: &[&str]) -> Result<Option<JobPosition>, ToolError> {
+    match (&arguments.cursor, arguments.offset) {
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(Rule::CursorOrOffset.broken()),
+        (Some(cursor), None) => match page::position(scope, cursor) {
+            Some(position) => Ok(Some(position)),
+            None => Err(Rule::CursorOfAnotherListing.broken()),
+        },
+    }
+}
+
+/// The asked for fields of a job, and whether its data was cut.
+fn row(found: &JobDetail, fields: &[Field], max_data: usize) -> Result<(Value, bool), ToolError> {
+    let mut job = found.job.clone();
+    // Data nobody asked for is not even decoded.
+    if !fields.contains(&Field::Data) {
+        job.data = None;
+    }
+    let mut members = JobView::of(&job).members()?;
+    let mut row = Map::new();
+    for field in fields {
+        let Value::String(name) = json!(field) else {
+            continue;
+        };
+        if let Some(value) = members.shift_remove(&name) {
+            row.insert(name, value);
+        }
+    }
+    let is_short = shorten_data(&mut row, max_data);
+    Ok((Value::Object(row), is_short))
+}

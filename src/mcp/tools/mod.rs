@@ -1,0 +1,112 @@
+//! The tools, one file per toolset, and what several of them share. Handlers hold no rules about jobs: they build a
+//! command and shape its reply.
+
+mod add;
+mod job_control;
+mod jobs;
+mod listing;
+mod processing;
+mod queues;
+mod watch;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::call::Call;
+use super::error::ToolError;
+use super::nearest::similar;
+use super::parameter::Id;
+use super::registry::Toolset;
+use crate::command::{GetJob, ListQueues};
+use crate::engine::Change;
+
+/// Every toolset, in the order of the list: hosts that show only some tools show the first.
+pub(super) fn toolsets() -> Vec<Toolset> {
+    vec![
+        jobs::toolset(),
+        queues::toolset(),
+        processing::toolset(),
+        job_control::toolset(),
+    ]
+}
+
+/// A tool that takes nothing.
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// A tool that takes a job and nothing else.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OneJob {
+    job_id: Id,
+}
+
+/// What became of a change to one job.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct JobChanged {
+    success: bool,
+    job_id: String,
+    /// Why not: not_found, not_delayed, not_active, wrong_state or invalid_token
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+impl JobChanged {
+    fn new(job: &Id, reason: Option<&'static str>) -> Self {
+        Self {
+            success: reason.is_none(),
+            job_id: job.text(),
+            reason,
+        }
+    }
+}
+
+/// Why a change was not applied; `wrong_state` names what the job is not.
+fn reason(change: Change, wrong_state: &'static str) -> Option<&'static str> {
+    match change {
+        Change::Applied => None,
+        Change::NotFound => Some("not_found"),
+        Change::WrongState(_) => Some(wrong_state),
+    }
+}
+
+/// A job in the words of an impact text.
+async fn job_in_words(call: &Call, job: &Id) -> Result<String, ToolError> {
+    Ok(match call.run(GetJob { id: job.job() }).await? {
+        None => format!("Job {} was not found", job.text()),
+        Some(found) => {
+            let view = &found.job;
+            format!(
+                "Job {} ({}, {}, queue {})",
+                view.id,
+                view.name,
+                view.state.name(),
+                view.queue
+            )
+        }
+    })
+}
+
+/// How to spell a queue that does not exist, when names like it do.
+async fn misspelt_queue(call: &Call, queue: &str) -> Result<Option<String>, ToolError> {
+    let known = call.run(ListQueues).await?;
+    let known: Vec<&str> = known.iter().map(|name| &**name).collect();
+    if known.contains(&queue) {
+        return Ok(None);
+    }
+    let alike = similar(queue, known, 3);
+    Ok((!alike.is_empty()).then(|| {
+        format!(
+            "There is no queue {queue}. Did you mean {}?",
+            alike.join(", ")
+        )
+    }))
+}
+
+/// Adds a member to an answer that is shaped by hand.
+fn put(members: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    members.insert(key.to_owned(), value.into());
+}
