@@ -6,5 +6,7 @@
 
 pub mod broker;
 pub mod command;
+pub mod config;
 pub mod engine;
+pub mod http;
 pub mod mcp;

@@ -216,6 +216,21 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The counts of two queues together.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            waiting: self.waiting + other.waiting,
+            prioritized: self.prioritized + other.prioritized,
+            delayed: self.delayed + other.delayed,
+            active: self.active + other.active,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            waiting_children: self.waiting_children + other.waiting_children,
+            paused: self.paused + other.paused,
+        }
+    }
+
     /// All jobs.
     pub const fn total(&self) -> usize {
         self.waiting

@@ -24,6 +24,8 @@ pub mod stdio;
 mod tools;
 mod view;
 
+use std::time::Duration;
+
 pub use arguments::Issue;
 pub use call::{Caller, ProgressReport};
 pub use dispatch::{Answer, Dispatcher, UnknownTool};
@@ -33,6 +35,10 @@ pub use prose::{Example, ExpectedAnswer};
 pub use registry::{
     Policy, Problem, Registry, RegistryError, Selection, SelectionError, Tool, ToolsetInfo,
 };
+
+/// How long requests in flight may go on after the shutdown token fired. With the time to close the backend this keeps the
+/// process within the 2 seconds that the end of input or a signal may take while requests are open.
+pub const STOP_GRACE: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
 mod echo_server;

@@ -15,7 +15,6 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use rmcp::ServerHandler;
@@ -26,16 +25,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::STOP_GRACE;
 use super::envelope::{self, Fault, INVALID_REQUEST, PARSE_ERROR};
 use output::Output;
 pub use streams::standard_streams;
 
 /// Longest line that is read, in bytes without the line end: 10 MiB of job data fit with their escapes and frame.
 pub const LINE_MAX: usize = 16 * 1024 * 1024;
-
-/// How long requests in flight may go on after the shutdown token fired. With the time to close the backend this keeps the
-/// process within the 2 seconds that the end of input may take.
-pub const STOP_GRACE: Duration = Duration::from_millis(1500);
 
 /// Free space asked for before each read, in bytes: a pipe's whole capacity on Linux, so one system call drains it.
 const READ_SIZE: usize = 64 * 1024;
@@ -156,10 +152,12 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            tokio::select! {
-                biased;
-                () = self.shutdown.cancelled() => {}
-                () = self.output.below(UNREAD_MAX) => {}
+            if self.output.unwritten() >= UNREAD_MAX {
+                tokio::select! {
+                    biased;
+                    () = self.shutdown.cancelled() => {}
+                    () = self.output.below(UNREAD_MAX) => {}
+                }
             }
             let answer = match self.next().await {
                 None => {

@@ -1,12 +1,11 @@
 //! How an endpoint comes to rest: requests in flight are counted, and streams end when none is left or time is over.
 //!
 //! Three steps. The shutdown token fires: nothing new is let in, standalone streams end, waits answer by themselves. The last
-//! request in flight has sent its answer, or `GRACE` is over: the second token fires and rmcp ends its sessions and streams.
+//! request in flight has sent its answer, or `STOP_GRACE` is over: the second token fires and rmcp ends its sessions and streams.
 //! Firing it earlier would cut answers short, because rmcp ends a stream the moment its token fires.
 
 use std::convert::Infallible;
 use std::sync::Weak;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -14,9 +13,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
-
-/// How long requests in flight may go on after the shutdown token fired.
-pub(super) const GRACE: Duration = Duration::from_millis(1500);
+use crate::mcp::STOP_GRACE;
 
 /// Proof that a request was let in; dropped when its answer has gone.
 pub(super) struct InFlight {
@@ -85,7 +82,7 @@ pub(super) async fn keep(
     if let Some(flights) = flights.upgrade() {
         flights.close();
     }
-    if tokio::time::timeout(GRACE, gone.recv()).await.is_err() {
+    if tokio::time::timeout(STOP_GRACE, gone.recv()).await.is_err() {
         tracing::warn!("requests were still open when the time to stop was over");
     }
     streams.cancel();

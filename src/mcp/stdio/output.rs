@@ -61,15 +61,19 @@ impl Output {
         self.drained.notify_one();
     }
 
+    /// Bytes the client has still to take; none once the output is closed.
+    pub(super) fn unwritten(&self) -> usize {
+        let queue = self.queue.lock();
+        if queue.closed {
+            0
+        } else {
+            queue.lines.len() + queue.in_writing
+        }
+    }
+
     /// Waits until fewer than `limit` bytes are unwritten. For one caller at a time.
     pub(super) async fn below(&self, limit: usize) {
-        loop {
-            {
-                let queue = self.queue.lock();
-                if queue.closed || queue.lines.len() + queue.in_writing < limit {
-                    return;
-                }
-            }
+        while self.unwritten() >= limit {
             self.drained.notified().await;
         }
     }

@@ -1,8 +1,9 @@
 //! How a served endpoint ends (hard case M1 as far as it touches HTTP), and what a silent stream carries.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::*;
+use crate::mcp::STOP_GRACE;
 
 #[tokio::test]
 async fn hard_m1_a_stop_ends_waits_with_their_answer_and_streams_in_order() {
@@ -38,7 +39,8 @@ async fn hard_m1_a_stop_ends_waits_with_their_answer_and_streams_in_order() {
     }
     let ended = timeout(PATIENCE, site.server).await.expect("in time");
     ended.expect("no panic").expect("no error");
-    assert!(start.elapsed() < Duration::from_secs(1));
+    // Nothing waited for the time that is given to requests in flight.
+    assert!(start.elapsed() < STOP_GRACE);
 }
 
 #[tokio::test]
@@ -64,8 +66,9 @@ async fn hard_m1_a_call_that_hangs_and_a_half_sent_request_hold_the_stop_up_for_
     let start = Instant::now();
     site.end().await;
     let took = start.elapsed();
-    assert!(took >= Duration::from_millis(1500), "{took:?}");
-    assert!(took < Duration::from_millis(2000), "{took:?}");
+    assert!(took >= STOP_GRACE, "{took:?}");
+    // Within 2 seconds by its own clock; a busy machine may add to it here.
+    assert!(took < 2 * STOP_GRACE, "{took:?}");
     // What hung was cut off, with the proper end of its stream.
     assert_eq!(hanging.chunk().await, None);
 }

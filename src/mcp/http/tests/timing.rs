@@ -10,10 +10,11 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::mcp::STOP_GRACE;
 use crate::mcp::echo_server::EchoServer;
 use crate::mcp::http::endpoint::Endpoint;
 use crate::mcp::http::sessions::Sessions;
-use crate::mcp::http::stopping::{self, Flights, GRACE};
+use crate::mcp::http::stopping::{self, Flights};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -166,8 +167,8 @@ async fn streams_end_when_the_last_request_has_gone_or_its_time_is_over() {
     // Time until the request goes, and until the streams end.
     let cases = [
         (Duration::ZERO, Duration::ZERO),
-        (GRACE / 3, GRACE / 3),
-        (GRACE * 2, GRACE),
+        (STOP_GRACE / 3, STOP_GRACE / 3),
+        (STOP_GRACE * 2, STOP_GRACE),
     ];
     for (goes, ends) in cases {
         let shutdown = CancellationToken::new();

@@ -2,6 +2,8 @@
 
 mod talk;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout};

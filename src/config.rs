@@ -1,0 +1,885 @@
+//! Every setting of the program, once: flag, variables, default, help text and rule.
+//!
+//! The command line, the environment, `--help` and the reference page all read [`SETTINGS`]. A flag wins over its
+//! variables, of which the first one that is set wins; empty means unset. Secrets have no flag, since others can
+//! read a command line. A value that does not fit stops the program before anything binds or opens, and so
+//! does a setting of the product that this version does not have: ignoring it would break a promise.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::mcp::http::{AllowedHost, AllowedOrigin, is_loopback};
+
+/// Which program a setting belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The bare program: MCP on stdio or HTTP.
+    Mcp,
+    /// `serve`.
+    Serve,
+    /// Both.
+    Both,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// What identifies it in this file.
+    pub key: Key,
+    /// Flag without dashes; `None` for secrets.
+    pub flag: Option<&'static str>,
+    /// Environment variables; the first one that is set wins.
+    pub variables: &'static [&'static str],
+    /// What stands for the value in `--help`.
+    pub value: &'static str,
+    /// Default as shown; empty means none.
+    pub default: &'static str,
+    /// Who reads it.
+    pub program: Program,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// Names of the settings inside the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "described by the help texts of SETTINGS")]
+pub enum Key {
+    Transport,
+    HttpHost,
+    HttpPort,
+    ServeHost,
+    ServeTcpPort,
+    ServeHttpPort,
+    HttpPath,
+    HttpTokens,
+    ServeHttpTokens,
+    MaxSessions,
+    SessionTtl,
+    AllowedHosts,
+    AllowedOrigins,
+    ServeMcp,
+    TcpListen,
+    TcpTokens,
+    ServeTcpTokens,
+    TcpIdleTimeout,
+    TcpWriteBudget,
+    FrameLimit,
+    FrameWindow,
+    Toolsets,
+    LogLevel,
+    LogFormat,
+}
+
+macro_rules! setting {
+    ($key:ident, $flag:expr, [$($variable:literal),+], $value:literal, $default:literal, $program:ident, $help:literal) => {
+        Setting {
+            key: Key::$key,
+            flag: $flag,
+            variables: &[$($variable),+],
+            value: $value,
+            default: $default,
+            program: Program::$program,
+            help: $help,
+        }
+    };
+}
+
+/// All settings, in the order of `--help` and of the reference page.
+#[rustfmt::skip]
+pub const SETTINGS: &[Setting] = &[
+    setting!(Transport, Some("transport"), ["BUNQUEUE_MCP_TRANSPORT"], "stdio|http", "stdio", Mcp,
+        "How the agent is connected"),
+    setting!(HttpHost, Some("http-host"), ["BUNQUEUE_MCP_HTTP_HOST"], "HOST", "127.0.0.1", Mcp,
+        "Host of the HTTP listener; other than loopback only with a token"),
+    setting!(HttpPort, Some("http-port"), ["BUNQUEUE_MCP_HTTP_PORT"], "PORT", "6791", Mcp,
+        "Port of the HTTP listener; 0 takes any free one"),
+    setting!(ServeHost, Some("host"), ["HOST", "BUNQUEUE_MCP_HTTP_HOST"], "HOST", "127.0.0.1", Serve,
+        "Host of both listeners; other than loopback only with tokens"),
+    setting!(ServeTcpPort, Some("tcp-port"), ["TCP_PORT"], "PORT", "6789", Serve,
+        "Port for workers; 0 takes any free one"),
+    setting!(ServeHttpPort, Some("http-port"), ["HTTP_PORT", "BUNQUEUE_MCP_HTTP_PORT"], "PORT", "6790", Serve,
+        "Port for agents and people; 0 takes any free one"),
+    setting!(HttpPath, Some("http-path"), ["BUNQUEUE_MCP_HTTP_PATH"], "PATH", "/mcp", Both,
+        "Path of the MCP endpoint"),
+    setting!(HttpTokens, None, ["BUNQUEUE_MCP_HTTP_TOKEN"], "TOKENS", "", Mcp,
+        "Bearer tokens of the MCP endpoint, separated by commas"),
+    setting!(ServeHttpTokens, None, ["BUNQUEUE_MCP_HTTP_TOKEN", "AUTH_TOKENS"], "TOKENS", "", Serve,
+        "Bearer tokens of the MCP endpoint, separated by commas"),
+    setting!(MaxSessions, Some("http-max-sessions"), ["BUNQUEUE_MCP_HTTP_MAX_SESSIONS"], "N", "100", Both,
+        "MCP sessions over HTTP at one time"),
+    setting!(SessionTtl, Some("http-session-ttl-ms"), ["BUNQUEUE_MCP_HTTP_SESSION_TTL_MS"], "MS", "1800000", Both,
+        "Idle time after which such a session closes"),
+    setting!(AllowedHosts, Some("http-allowed-hosts"), ["BUNQUEUE_MCP_HTTP_ALLOWED_HOSTS"], "HOSTS", "", Both,
+        "Further Host headers to accept: host or host:port, separated by commas"),
+    setting!(AllowedOrigins, Some("http-allowed-origins"), ["BUNQUEUE_MCP_HTTP_ALLOWED_ORIGINS"], "ORIGINS", "", Both,
+        "Further Origin headers to accept, separated by commas"),
+    setting!(ServeMcp, Some("mcp"), ["BUNQUEUE_SERVE_MCP"], "true|false", "true", Serve,
+        "Whether the HTTP listener carries the MCP endpoint"),
+    setting!(TcpListen, Some("tcp-listen"), ["BUNQUEUE_MCP_TCP_LISTEN"], "[HOST:]PORT", "", Mcp,
+        "Serve workers over TCP from this process too; port 0 takes any free one"),
+    setting!(TcpTokens, None, ["BUNQUEUE_MCP_TCP_TOKEN"], "TOKENS", "", Mcp,
+        "Tokens that workers must send, separated by commas"),
+    setting!(ServeTcpTokens, None, ["AUTH_TOKENS", "BUNQUEUE_MCP_TCP_TOKEN"], "TOKENS", "", Serve,
+        "Tokens that workers must send, separated by commas"),
+    setting!(TcpIdleTimeout, Some("tcp-idle-timeout-ms"), ["TCP_IDLE_TIMEOUT_MS"], "MS", "60000", Both,
+        "Silence inside a frame after which a worker's connection closes; 0 waits for ever"),
+    setting!(TcpWriteBudget, Some("tcp-max-write-queue-bytes"), ["TCP_MAX_WRITE_QUEUE_BYTES"], "BYTES", "67108864", Both,
+        "Unread answers and events after which a worker's connection closes; 0 sets no bound"),
+    setting!(FrameLimit, Some("rate-limit-max-requests"), ["RATE_LIMIT_MAX_REQUESTS"], "N", "", Both,
+        "Frames that a worker's connection may send within the window; unset sets no bound"),
+    setting!(FrameWindow, Some("rate-limit-window-ms"), ["RATE_LIMIT_WINDOW_MS"], "MS", "60000", Both,
+        "Length of that window; 0 sets no bound"),
+    setting!(Toolsets, Some("toolsets"), ["BUNQUEUE_MCP_TOOLSETS"], "IDS", "all", Both,
+        "Toolsets that agents get, separated by commas"),
+    setting!(LogLevel, Some("log-level"), ["LOG_LEVEL"], "LEVEL", "info", Both,
+        "Least severe log line on stderr: error, warn, info, debug or trace"),
+    setting!(LogFormat, Some("log-format"), ["LOG_FORMAT"], "text|json", "text", Both,
+        "Form of the log lines"),
+];
+
+/// Settings of the product that this version does not have, with the one value that changes nothing.
+#[rustfmt::skip]
+const NOT_YET: &[(&str, &str, &str)] = &[
+    ("BUNQUEUE_DATA_PATH", "", "keeps jobs in memory only"),
+    ("BQ_DATA_PATH", "", "keeps jobs in memory only"),
+    ("DATA_PATH", "", "keeps jobs in memory only"),
+    ("SQLITE_PATH", "", "keeps jobs in memory only"),
+    ("BUNQUEUE_STORAGE_DRIVER", "memory", "keeps jobs in memory only"),
+    ("BUNQUEUE_DURABILITY", "", "keeps jobs in memory only"),
+    ("BUNQUEUE_MODE", "embedded", "has the embedded broker only"),
+    ("BUNQUEUE_MCP_PROFILE", "", "has no profiles"),
+    ("BUNQUEUE_MCP_CONFIRM", "off", "asks for no confirmation"),
+    ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
+    ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
+    ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
+    ("TLS_CERT_FILE", "", "serves without TLS"),
+    ("TLS_KEY_FILE", "", "serves without TLS"),
+];
+
+/// What the program is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Speak MCP on stdin and stdout.
+    pub stdio: bool,
+    /// The HTTP listener, if there is one.
+    pub http: Option<Http>,
+    /// The TCP listener, if there is one.
+    pub tcp: Option<Tcp>,
+    /// Toolsets that agents get, as given; `None`: all.
+    pub toolsets: Option<String>,
+    /// Logging.
+    pub log: Log,
+}
+
+/// The HTTP listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// Name or address.
+    pub host: String,
+    /// 0 takes any free port.
+    pub port: u16,
+    /// Whether it carries the MCP endpoint.
+    pub mcp: bool,
+    /// Path of that endpoint.
+    pub path: String,
+    /// Bearer tokens of that endpoint; empty: open.
+    pub tokens: Vec<String>,
+    /// Sessions at one time.
+    pub max_sessions: usize,
+    /// Idle time of a session.
+    pub session_ttl: Duration,
+    /// Further accepted hosts.
+    pub allowed_hosts: Vec<AllowedHost>,
+    /// Further accepted origins.
+    pub allowed_origins: Vec<AllowedOrigin>,
+}
+
+/// The TCP listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tcp {
+    /// Name or address.
+    pub host: String,
+    /// 0 takes any free port.
+    pub port: u16,
+    /// Tokens of workers; empty: open.
+    pub tokens: Vec<String>,
+    /// Silence allowed inside a frame; `None`: any.
+    pub partial_frame_timeout: Option<Duration>,
+    /// Unread bytes allowed; `None`: any number.
+    pub write_budget: Option<usize>,
+    /// Frames allowed within a window; `None`: any number.
+    pub frame_limit: Option<(usize, Duration)>,
+}
+
+/// Logging.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Log {
+    /// Least severe level.
+    pub level: tracing::Level,
+    /// JSON lines instead of text.
+    pub json: bool,
+}
+
+/// A setting that does not fit. `Display` is what follows `Fatal error: `.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// Neither of the allowed words.
+    #[error("{setting} must be {allowed} (got {given:?})")]
+    Choice {
+        /// Flag or variable.
+        setting: String,
+        /// The allowed words.
+        allowed: &'static str,
+        /// The value.
+        given: String,
+    },
+    /// No whole number of the wanted kind.
+    #[error("{setting} must be a {kind} integer (got {given:?})")]
+    Integer {
+        /// Flag or variable.
+        setting: String,
+        /// `positive` or `non-negative`.
+        kind: &'static str,
+        /// The value.
+        given: String,
+    },
+    /// A port out of range.
+    #[error("{setting} must be an integer between 0 and 65535 (got {given})")]
+    Port {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// No host.
+    #[error("{setting} must be a hostname or IP address (got {given:?})")]
+    Host {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// No path.
+    #[error("{setting} must start with \"/\" and hold no blank, ? or # (got {given:?})")]
+    Path {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// Only commas and blanks.
+    #[error("{setting} is set but contains no token")]
+    NoToken {
+        /// Variable.
+        setting: String,
+    },
+    /// A token that no header can carry.
+    #[error("{setting} entries must not contain whitespace or control characters")]
+    BadToken {
+        /// Variable.
+        setting: String,
+    },
+    /// No host header.
+    #[error("{setting} entries must be host or host:port, not URLs (got {given:?})")]
+    AllowedHost {
+        /// Flag or variable.
+        setting: String,
+        /// The entry.
+        given: String,
+    },
+    /// No origin header.
+    #[error("{setting} entries must be origins such as https://app.example (got {given:?})")]
+    AllowedOrigin {
+        /// Flag or variable.
+        setting: String,
+        /// The entry.
+        given: String,
+    },
+    /// An MCP endpoint that everybody on the network could use.
+    #[error(
+        "Refusing to serve MCP over HTTP on non-loopback host {host:?} without authentication: set \
+         BUNQUEUE_MCP_HTTP_TOKEN, or bind 127.0.0.1"
+    )]
+    OpenHttp {
+        /// The host.
+        host: String,
+    },
+    /// A worker's door that everybody on the network could use.
+    #[error(
+        "Refusing to serve workers on non-loopback host {host:?} without authentication: set {variable}, or bind 127.0.0.1"
+    )]
+    OpenTcp {
+        /// The host.
+        host: String,
+        /// Where tokens go.
+        variable: &'static str,
+    },
+    /// A setting of the product that this version does not have.
+    #[error("{setting} is set, but this version {instead}: unset it to start")]
+    NotYet {
+        /// Variable.
+        setting: &'static str,
+        /// What holds instead.
+        instead: &'static str,
+    },
+}
+
+/// Where values come from.
+pub trait Source {
+    /// The value of a flag, if it was given.
+    fn flag(&self, flag: &str) -> Option<String>;
+    /// The value of an environment variable, if it is set.
+    fn variable(&self, name: &str) -> Option<String>;
+}
+
+/// Reads all settings of a program.
+///
+/// # Errors
+/// The first value that does not fit.
+pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError> {
+    let reader = Reader { source };
+    reader.refuse_what_is_not_there()?;
+    let log = reader.log()?;
+    let toolsets = reader.toolsets();
+    Ok(match program {
+        Program::Serve => {
+            let (http, tcp) = reader.serve()?;
+            Config {
+                stdio: false,
+                http: Some(http),
+                tcp: Some(tcp),
+                toolsets,
+                log,
+            }
+        }
+        Program::Mcp | Program::Both => {
+            let transport = reader.choice(Key::Transport, "stdio or http", &["stdio", "http"])?;
+            let http = if transport == "http" {
+                Some(reader.http()?)
+            } else {
+                None
+            };
+            Config {
+                stdio: http.is_none(),
+                http,
+                tcp: reader.tcp_listen()?,
+                toolsets,
+                log,
+            }
+        }
+    })
+}
+
+/// A value and the flag or variable it came from.
+struct Given {
+    setting: String,
+    value: String,
+}
+
+struct Reader<'a> {
+    source: &'a dyn Source,
+}
+
+impl Reader<'_> {
+    fn refuse_what_is_not_there(&self) -> Result<(), ConfigError> {
+        for (setting, harmless, instead) in NOT_YET {
+            let value = self.source.variable(setting).unwrap_or_default();
+            let value = value.trim();
+            if !value.is_empty() && !value.eq_ignore_ascii_case(harmless) {
+                return Err(ConfigError::NotYet { setting, instead });
+            }
+        }
+        Ok(())
+    }
+
+    fn given(&self, key: Key) -> Option<Given> {
+        let setting = SETTINGS.iter().find(|setting| setting.key == key)?;
+        let flag = setting
+            .flag
+            .and_then(|flag| Some((format!("--{flag}"), self.source.flag(flag)?)));
+        let variable = || {
+            setting.variables.iter().find_map(|name| {
+                Some((
+                    (*name).to_owned(),
+                    self.source
+                        .variable(name)
+                        .filter(|value| !value.trim().is_empty())?,
+                ))
+            })
+        };
+        let (setting, value) = flag.or_else(variable)?;
+        Some(Given { setting, value })
+    }
+
+    fn given_or_default(&self, key: Key) -> Given {
+        let default = || {
+            let setting = SETTINGS.iter().find(|setting| setting.key == key);
+            Given {
+                setting: String::new(),
+                value: setting.map_or("", |setting| setting.default).to_owned(),
+            }
+        };
+        self.given(key).unwrap_or_else(default)
+    }
+
+    fn choice(
+        &self,
+        key: Key,
+        allowed: &'static str,
+        words: &[&str],
+    ) -> Result<String, ConfigError> {
+        let Given { setting, value } = self.given_or_default(key);
+        let word = value.trim().to_ascii_lowercase();
+        if words.contains(&word.as_str()) {
+            Ok(word)
+        } else {
+            Err(ConfigError::Choice {
+                setting,
+                allowed,
+                given: value,
+            })
+        }
+    }
+
+    fn port(&self, key: Key) -> Result<u16, ConfigError> {
+        let Given { setting, value } = self.given_or_default(key);
+        parse_port(setting, value.trim())
+    }
+
+    fn integer(&self, key: Key, kind: &'static str, min: u64) -> Result<u64, ConfigError> {
+        let Given { setting, value } = self.given_or_default(key);
+        match digits(value.trim()).filter(|number| *number >= min) {
+            Some(number) => Ok(number),
+            None => Err(ConfigError::Integer {
+                setting,
+                kind,
+                given: value,
+            }),
+        }
+    }
+
+    fn host(&self, key: Key) -> Result<String, ConfigError> {
+        let Given { setting, value } = self.given_or_default(key);
+        parse_host(setting, value.trim())
+    }
+
+    fn tokens(&self, key: Key) -> Result<Vec<String>, ConfigError> {
+        let Some(Given { setting, value }) = self.raw_tokens(key) else {
+            return Ok(Vec::new());
+        };
+        let tokens: Vec<_> = value
+            .split(',')
+            .map(str::trim)
+            .filter(|token| !token.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if tokens.is_empty() {
+            return Err(ConfigError::NoToken { setting });
+        }
+        if tokens
+            .iter()
+            .any(|token| token.chars().any(|c| c.is_whitespace() || c.is_control()))
+        {
+            return Err(ConfigError::BadToken { setting });
+        }
+        Ok(tokens)
+    }
+
+    /// As [`Reader::given`], but a blank list of tokens is a fault, not "no authentication".
+    fn raw_tokens(&self, key: Key) -> Option<Given> {
+        let setting = SETTINGS.iter().find(|setting| setting.key == key)?;
+        setting.variables.iter().find_map(|name| {
+            let value = self
+                .source
+                .variable(name)
+                .filter(|value| !value.is_empty())?;
+            Some(Given {
+                setting: (*name).to_owned(),
+                value,
+            })
+        })
+    }
+
+    fn list<T>(
+        &self,
+        key: Key,
+        parse: impl Fn(&str) -> Option<T>,
+        fault: impl Fn(String, String) -> ConfigError,
+    ) -> Result<Vec<T>, ConfigError> {
+        let Given { setting, value } = self.given_or_default(key);
+        let entries = value
+            .split(',')
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty());
+        entries
+            .map(|entry| parse(entry).ok_or_else(|| fault(setting.clone(), entry.to_owned())))
+            .collect()
+    }
+
+    fn http(&self) -> Result<Http, ConfigError> {
+        let (host, port) = (self.host(Key::HttpHost)?, self.port(Key::HttpPort)?);
+        let http = self.endpoint(host, port, true, Key::HttpTokens)?;
+        if http.tokens.is_empty() && !is_loopback(&http.host) {
+            return Err(ConfigError::OpenHttp { host: http.host });
+        }
+        Ok(http)
+    }
+
+    fn endpoint(
+        &self,
+        host: String,
+        port: u16,
+        mcp: bool,
+        tokens: Key,
+    ) -> Result<Http, ConfigError> {
+        let allowed_host = |setting, given| ConfigError::AllowedHost { setting, given };
+        let allowed_origin = |setting, given| ConfigError::AllowedOrigin { setting, given };
+        Ok(Http {
+            host,
+            port,
+            mcp,
+            path: self.path()?,
+            tokens: self.tokens(tokens)?,
+            max_sessions: self
+                .integer(Key::MaxSessions, "positive", 1)?
+                .try_into()
+                .unwrap_or(usize::MAX),
+            session_ttl: Duration::from_millis(self.integer(Key::SessionTtl, "positive", 1)?),
+            allowed_hosts: self.list(
+                Key::AllowedHosts,
+                |entry| entry.parse().ok(),
+                allowed_host,
+            )?,
+            allowed_origins: self.list(
+                Key::AllowedOrigins,
+                |entry| entry.parse().ok(),
+                allowed_origin,
+            )?,
+        })
+    }
+
+    fn path(&self) -> Result<String, ConfigError> {
+        let Given { setting, value } = self.given_or_default(Key::HttpPath);
+        let bad = |c: char| c.is_whitespace() || c == '?' || c == '#';
+        if !value.starts_with('/') || value.contains(bad) {
+            return Err(ConfigError::Path {
+                setting,
+                given: value,
+            });
+        }
+        let path = value.trim_end_matches('/');
+        Ok(if path.is_empty() { "/" } else { path }.to_owned())
+    }
+
+    fn serve(&self) -> Result<(Http, Tcp), ConfigError> {
+        let host = self.host(Key::ServeHost)?;
+        let mcp = self.choice(Key::ServeMcp, "true or false", &["true", "false"])? == "true";
+        let http = self.endpoint(
+            host.clone(),
+            self.port(Key::ServeHttpPort)?,
+            mcp,
+            Key::ServeHttpTokens,
+        )?;
+        let tcp = self.tcp(host, self.port(Key::ServeTcpPort)?, Key::ServeTcpTokens)?;
+        if mcp && http.tokens.is_empty() && !is_loopback(&http.host) {
+            return Err(ConfigError::OpenHttp { host: http.host });
+        }
+        Ok((http, tcp))
+    }
+
+    fn tcp_listen(&self) -> Result<Option<Tcp>, ConfigError> {
+        let Some(Given { setting, value }) = self.given(Key::TcpListen) else {
+            return Ok(None);
+        };
+        let value = value.trim();
+        let (host, port) = match value.rsplit_once(':') {
+            Some((host, port)) => (parse_host(setting.clone(), host)?, port),
+            None => ("127.0.0.1".to_owned(), value),
+        };
+        let tcp = self.tcp(host, parse_port(setting, port)?, Key::TcpTokens)?;
+        if tcp.tokens.is_empty() && !is_loopback(&tcp.host) {
+            return Err(ConfigError::OpenTcp {
+                host: tcp.host,
+                variable: "BUNQUEUE_MCP_TCP_TOKEN",
+            });
+        }
+        Ok(Some(tcp))
+    }
+
+    fn tcp(&self, host: String, port: u16, tokens: Key) -> Result<Tcp, ConfigError> {
+        let timeout = self.integer(Key::TcpIdleTimeout, "non-negative", 0)?;
+        let budget = self.integer(Key::TcpWriteBudget, "non-negative", 0)?;
+        Ok(Tcp {
+            host,
+            port,
+            tokens: self.tokens(tokens)?,
+            partial_frame_timeout: (timeout > 0).then(|| Duration::from_millis(timeout)),
+            write_budget: usize::try_from(budget).ok().filter(|bytes| *bytes > 0),
+            frame_limit: self.frame_limit()?,
+        })
+    }
+
+    /// The list as given, also one of commas only: whoever knows the toolsets judges it.
+    fn toolsets(&self) -> Option<String> {
+        self.given(Key::Toolsets).map(|given| given.value)
+    }
+
+    fn frame_limit(&self) -> Result<Option<(usize, Duration)>, ConfigError> {
+        let window = self.integer(Key::FrameWindow, "non-negative", 0)?;
+        if self.given(Key::FrameLimit).is_none() || window == 0 {
+            return Ok(None);
+        }
+        let frames = self.integer(Key::FrameLimit, "positive", 1)?;
+        Ok(Some((
+            frames.try_into().unwrap_or(usize::MAX),
+            Duration::from_millis(window),
+        )))
+    }
+
+    fn log(&self) -> Result<Log, ConfigError> {
+        let levels = ["error", "warn", "info", "debug", "trace"];
+        let level = self.choice(Key::LogLevel, "error, warn, info, debug or trace", &levels)?;
+        let format = self.choice(Key::LogFormat, "text or json", &["text", "json"])?;
+        Ok(Log {
+            level: level.parse().unwrap_or(tracing::Level::INFO),
+            json: format == "json",
+        })
+    }
+}
+
+impl Program {
+    /// Whether it reads a setting.
+    pub fn reads(self, setting: &Setting) -> bool {
+        self == setting.program || setting.program == Self::Both
+    }
+}
+
+fn digits(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+fn parse_port(setting: String, text: &str) -> Result<u16, ConfigError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(ConfigError::Integer {
+            setting,
+            kind: "non-negative",
+            given: text.to_owned(),
+        });
+    }
+    text.parse().map_err(|_| ConfigError::Port {
+        setting,
+        given: text.to_owned(),
+    })
+}
+
+fn parse_host(setting: String, text: &str) -> Result<String, ConfigError> {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text);
+    let name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let fits =
+        inner.parse::<std::net::IpAddr>().is_ok() || (!inner.is_empty() && inner.chars().all(name));
+    if fits {
+        Ok(inner.to_owned())
+    } else {
+        Err(ConfigError::Host {
+            setting,
+            given: text.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed<'a>(&'a [(&'a str, &'a str)]);
+
+    impl Source for Fixed<'_> {
+        fn flag(&self, flag: &str) -> Option<String> {
+            self.variable(&format!("--{flag}"))
+        }
+
+        fn variable(&self, name: &str) -> Option<String> {
+            self.0
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        }
+    }
+
+    fn fault(program: Program, given: &[(&str, &str)]) -> String {
+        load(program, &Fixed(given))
+            .expect_err("refused")
+            .to_string()
+    }
+
+    #[test]
+    fn defaults_are_stdio_alone_and_loopback_for_serve() {
+        let bare = load(Program::Mcp, &Fixed(&[])).unwrap();
+        assert!(bare.stdio && bare.http.is_none() && bare.tcp.is_none());
+        let serve = load(Program::Serve, &Fixed(&[])).unwrap();
+        let (http, tcp) = (serve.http.unwrap(), serve.tcp.unwrap());
+        assert_eq!(
+            (http.host.as_str(), http.port, http.path.as_str()),
+            ("127.0.0.1", 6790, "/mcp")
+        );
+        assert_eq!((tcp.host.as_str(), tcp.port), ("127.0.0.1", 6789));
+        assert_eq!(tcp.write_budget, Some(67_108_864));
+        assert!(!serve.stdio);
+    }
+
+    #[test]
+    fn flags_win_over_variables_and_the_first_variable_wins() {
+        let given = [
+            ("--tcp-port", "1"),
+            ("TCP_PORT", "2"),
+            ("HOST", "::1"),
+            ("BUNQUEUE_MCP_HTTP_HOST", "localhost"),
+        ];
+        let serve = load(Program::Serve, &Fixed(&given)).unwrap();
+        assert_eq!(serve.tcp.unwrap().port, 1);
+        assert_eq!(serve.http.unwrap().host, "::1");
+    }
+
+    #[test]
+    fn s4_bad_settings_are_refused_and_named() {
+        let http = ("BUNQUEUE_MCP_TRANSPORT", "http");
+        let cases: [(&[(&str, &str)], &str); 14] = [
+            (
+                &[("BUNQUEUE_MCP_TRANSPORT", "sse")],
+                "BUNQUEUE_MCP_TRANSPORT must be stdio or http (got \"sse\")",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_HOST", "0.0.0.0")],
+                "Refusing to serve MCP over HTTP on non-loopback host \"0.0.0.0\"",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_HOST", "127.0.0.1:80")],
+                "must be a hostname or IP address (got \"127.0.0.1:80\")",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_PORT", "abc")],
+                "BUNQUEUE_MCP_HTTP_PORT must be a non-negative integer (got \"abc\")",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_PORT", "70000")],
+                "must be an integer between 0 and 65535 (got 70000)",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_PATH", "mcp")],
+                "BUNQUEUE_MCP_HTTP_PATH must start with \"/\"",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_TOKEN", " , ")],
+                "BUNQUEUE_MCP_HTTP_TOKEN is set but contains no token",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_TOKEN", "a b")],
+                "entries must not contain whitespace or control characters",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_MAX_SESSIONS", "0")],
+                "must be a positive integer (got \"0\")",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_SESSION_TTL_MS", "1.5")],
+                "must be a positive integer (got \"1.5\")",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_ALLOWED_HOSTS", "http://x")],
+                "entries must be host or host:port, not URLs (got \"http://x\")",
+            ),
+            (
+                &[
+                    http,
+                    ("BUNQUEUE_MCP_HTTP_ALLOWED_ORIGINS", "https://x.example/app"),
+                ],
+                "entries must be origins",
+            ),
+            (
+                &[("BUNQUEUE_DATA_PATH", "/data/q.db")],
+                "BUNQUEUE_DATA_PATH is set, but this version keeps jobs in memory only",
+            ),
+            (
+                &[("BUNQUEUE_MCP_TCP_LISTEN", "0.0.0.0:6789")],
+                "set BUNQUEUE_MCP_TCP_TOKEN, or bind 127.0.0.1",
+            ),
+        ];
+        for (given, text) in cases {
+            let message = fault(Program::Mcp, given);
+            assert!(message.contains(text), "{given:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn serve_on_a_network_needs_a_token_unless_it_serves_workers_only() {
+        let open = fault(Program::Serve, &[("HOST", "0.0.0.0")]);
+        assert!(open.contains("BUNQUEUE_MCP_HTTP_TOKEN"), "{open}");
+        assert!(
+            load(
+                Program::Serve,
+                &Fixed(&[("HOST", "0.0.0.0"), ("AUTH_TOKENS", "s")])
+            )
+            .is_ok()
+        );
+        assert!(
+            load(
+                Program::Serve,
+                &Fixed(&[("HOST", "0.0.0.0"), ("BUNQUEUE_SERVE_MCP", "false")])
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn harmless_values_of_missing_settings_pass() {
+        let given = [
+            ("BUNQUEUE_MODE", "embedded"),
+            ("BUNQUEUE_MCP_TOOLSETS", "ALL"),
+            ("BUNQUEUE_MCP_CONFIRM", "off"),
+            ("DATA_PATH", " "),
+        ];
+        assert!(load(Program::Mcp, &Fixed(&given)).is_ok());
+    }
+
+    #[test]
+    fn tcp_listen_takes_a_port_or_host_and_port() {
+        let listen = |value| {
+            load(Program::Mcp, &Fixed(&[("BUNQUEUE_MCP_TCP_LISTEN", value)])).map(|config| {
+                let tcp = config.tcp.unwrap();
+                (tcp.host, tcp.port)
+            })
+        };
+        assert_eq!(listen("0").unwrap(), ("127.0.0.1".into(), 0));
+        assert_eq!(listen("[::1]:7000").unwrap(), ("::1".into(), 7000));
+        assert_eq!(
+            listen("localhost:7000").unwrap(),
+            ("localhost".into(), 7000)
+        );
+        assert!(listen("localhost:x").is_err());
+    }
+
+    #[test]
+    fn flags_are_unique_per_program_and_every_setting_is_described() {
+        for program in [Program::Mcp, Program::Serve] {
+            let mut flags: Vec<_> = SETTINGS
+                .iter()
+                .filter(|setting| program.reads(setting))
+                .filter_map(|setting| setting.flag)
+                .collect();
+            flags.sort_unstable();
+            let before = flags.len();
+            flags.dedup();
+            assert_eq!(flags.len(), before);
+        }
+        assert!(
+            SETTINGS
+                .iter()
+                .all(|setting| !setting.help.is_empty() && !setting.help.ends_with('.'))
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! The pages of the HTTP listener beside MCP: health for probes, documentation for readers (MCP contract, section 1.5).
+//!
+//! They need no token and look at no `Host`: probes send any, and the documentation is the same for everybody.
+//! Other methods than GET and HEAD get 405 with `Allow`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use crate::broker::{Broker, BrokerExt};
+use crate::command::{GetCounts, ListQueues, QueueName};
+use crate::engine::Counts;
+
+/// What the pages look at.
+#[derive(Clone)]
+pub struct Pages {
+    broker: Arc<dyn Broker>,
+    started: Instant,
+    /// The documentation: path to text.
+    site: Arc<BTreeMap<String, String>>,
+}
+
+impl Pages {
+    /// Pages on a broker, with the documentation as a map from path (`llms.txt`, `docs/README.md`) to text.
+    pub fn new(broker: Arc<dyn Broker>, site: BTreeMap<String, String>) -> Self {
+        Self {
+            broker,
+            started: Instant::now(),
+            site: Arc::new(site),
+        }
+    }
+
+    /// The routes.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/health", get(health))
+            .route(
+                "/ready",
+                get(|| async { json_page(&json!({ "ok": true, "ready": true })) }),
+            )
+            .route("/healthz", get(|| async { "OK" }))
+            .route("/live", get(|| async { "OK" }))
+            .route(
+                "/llms.txt",
+                get(|State(pages): State<Self>| async move { pages.page("llms.txt") }),
+            )
+            .route(
+                "/llms-full.txt",
+                get(|State(pages): State<Self>| async move { pages.page("llms-full.txt") }),
+            )
+            .route("/docs/{*page}", get(document))
+            .with_state(self)
+    }
+
+    fn page(&self, path: &str) -> Response {
+        match self.site.get(path) {
+            Some(text) => {
+                let kind = HeaderValue::from_static("text/markdown; charset=utf-8");
+                ([(header::CONTENT_TYPE, kind)], text.clone()).into_response()
+            }
+            None => (
+                StatusCode::NOT_FOUND,
+                "No such page. /llms.txt lists all of them.\n",
+            )
+                .into_response(),
+        }
+    }
+
+    async fn totals(&self) -> Option<(usize, Counts)> {
+        let names = self.broker.call(ListQueues).await.ok()?;
+        let mut totals = Counts::default();
+        for name in &names {
+            let counts = self
+                .broker
+                .call(GetCounts {
+                    queue: QueueName::lenient(name),
+                })
+                .await
+                .ok()?;
+            totals = totals.plus(&counts);
+        }
+        Some((names.len(), totals))
+    }
+}
+
+async fn document(State(pages): State<Pages>, Path(page): Path<String>) -> Response {
+    pages.page(&format!("docs/{page}"))
+}
+
+async fn health(State(pages): State<Pages>) -> Response {
+    let Some((queues, jobs)) = pages.totals().await else {
+        let body = json_page(&json!({ "ok": false, "status": "unavailable" }));
+        return (StatusCode::SERVICE_UNAVAILABLE, body).into_response();
+    };
+    json_page(&json!({
+        "ok": true,
+        "status": "healthy",
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime": pages.started.elapsed().as_secs(),
+        "queues": {
+            "total": queues,
+            "waiting": jobs.waiting + jobs.prioritized + jobs.paused,
+            "delayed": jobs.delayed,
+            "active": jobs.active,
+            "completed": jobs.completed,
+            "failed": jobs.failed,
+        },
+        "memory": { "rss": resident_bytes() },
+    }))
+}
+
+fn json_page(value: &serde_json::Value) -> Response {
+    (
+        [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )],
+        value.to_string(),
+    )
+        .into_response()
+}
+
+/// Resident memory of the process in bytes, where the system tells; else `None`.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1_024)
+}
