@@ -16,6 +16,7 @@ impl Engine {
         self.tick(turn);
         let queue = self.queues.open_listed(queue);
         let added = self.admit(turn, queue, job);
+        self.note_idle(queue);
         self.serve(turn, queue);
         added
     }
@@ -36,11 +37,13 @@ impl Engine {
             .into_iter()
             .map(|job| self.admit(turn, queue, job))
             .collect();
+        self.note_idle(queue);
         self.serve(turn, queue);
         added
     }
 
     fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {
+        let mut finished = None;
         if let Some(id) = new.custom_id.as_ref()
             && let Some(existing) = self.store.find(id)
         {
@@ -50,8 +53,7 @@ impl Engine {
                     outcome: AddOutcome::Existing,
                 };
             }
-            // A finished generation makes room for the new one, silently.
-            self.delete(turn, existing);
+            finished = Some(existing);
         }
         let mut outcome = AddOutcome::New;
         if let Some(options) = new.options.as_ref()
@@ -67,6 +69,10 @@ impl Engine {
                 }
                 Duplicate::Replaced(id) => outcome = AddOutcome::Replaced(id),
             }
+        }
+        // A finished generation makes room, silently, but only once it is sure that a new one comes.
+        if let Some(finished) = finished {
+            self.delete(turn, finished);
         }
         let id = self.insert(turn, queue, new);
         Added { id, outcome }

@@ -27,6 +27,13 @@ pub(super) enum Timer {
     Wait(WaiterId),
 }
 
+impl Timer {
+    /// Whether it is about something missing, which only shows once jobs have moved and waiting pulls are served.
+    pub(super) const fn comes_last(self) -> bool {
+        matches!(self, Self::Queue(_) | Self::Workers | Self::Wait(_))
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Deadlines(BTreeSet<(Millis, Timer)>);
 
@@ -45,11 +52,8 @@ impl Deadlines {
         self.0.first().map(|(at, _)| *at)
     }
 
-    pub(super) fn pop_due(&mut self, now: Millis) -> Option<Timer> {
-        let (at, _) = self.0.first()?;
-        if *at > now {
-            return None;
-        }
-        self.0.pop_first().map(|(_, timer)| timer)
+    /// The first entry, if its time has come.
+    pub(super) fn due(&self, now: Millis) -> Option<(Millis, Timer)> {
+        self.0.first().copied().filter(|(at, _)| *at <= now)
     }
 }

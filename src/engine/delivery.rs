@@ -27,6 +27,7 @@ pub(super) struct Waits {
 
 struct Wait {
     ends_at: Millis,
+    caller: Caller,
     kind: WaitKind,
 }
 
@@ -34,7 +35,6 @@ enum WaitKind {
     Pull {
         request: PullRequest,
         queue: QueueKey,
-        caller: Caller,
     },
     Job {
         key: JobKey,
@@ -80,11 +80,8 @@ impl Engine {
         let ends_at = self.now.saturating_add(request.wait);
         let waiter = self.waits.add(Wait {
             ends_at,
-            kind: WaitKind::Pull {
-                request,
-                queue,
-                caller: turn.caller,
-            },
+            caller: turn.caller,
+            kind: WaitKind::Pull { request, queue },
         });
         self.queues.get_mut(queue).waiters.insert(waiter);
         self.deadlines.insert(ends_at, Timer::Wait(waiter));
@@ -116,6 +113,7 @@ impl Engine {
         let ends_at = self.now.saturating_add(timeout);
         let waiter = self.waits.add(Wait {
             ends_at,
+            caller: turn.caller,
             kind: WaitKind::Job { key, until },
         });
         self.waits.by_job.entry(key).or_default().push(waiter);
@@ -147,12 +145,11 @@ impl Engine {
 
     /// Ends the waits of a connection without an answer.
     pub(super) fn drop_waits_of(&mut self, caller: Caller) {
-        let of_caller = |wait: &Wait| matches!(&wait.kind, WaitKind::Pull { caller: owner, .. } if *owner == caller);
         let waiters: Vec<_> = self
             .waits
             .waits
             .iter()
-            .filter(|(_, wait)| of_caller(wait))
+            .filter(|(_, wait)| wait.caller == caller)
             .map(|(waiter, _)| *waiter)
             .collect();
         for waiter in waiters {
@@ -203,8 +200,31 @@ impl Engine {
         }
     }
 
-    /// Hands ready jobs of a queue to the pulls that wait for them.
+    /// Hands ready jobs of a queue to the pulls that wait for them, now or once everything that is held has happened.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
+        if self.holding {
+            self.unserved.insert(key);
+        } else {
+            self.serve_now(turn, key);
+        }
+    }
+
+    /// Does something to several jobs as one step: waiting pulls are served when all of it is done.
+    pub(super) fn hold(&mut self, turn: &mut Turn<'_>, act: impl FnOnce(&mut Self, &mut Turn<'_>)) {
+        self.holding = true;
+        act(self, turn);
+        self.holding = false;
+        self.serve_held(turn);
+    }
+
+    /// Serves the queues whose turn was put off.
+    pub(super) fn serve_held(&mut self, turn: &mut Turn<'_>) {
+        for key in std::mem::take(&mut self.unserved) {
+            self.serve_now(turn, key);
+        }
+    }
+
+    fn serve_now(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
         loop {
             let queue = self.queues.get(key);
             if self.stopping || queue.paused || queue.ready.is_empty() {
@@ -215,9 +235,8 @@ impl Engine {
             };
             let Some(Wait {
                 ends_at,
-                kind: WaitKind::Pull {
-                    request, caller, ..
-                },
+                caller,
+                kind: WaitKind::Pull { request, .. },
             }) = self.forget_wait(waiter)
             else {
                 return;
@@ -349,25 +368,33 @@ impl Engine {
     /// Takes back jobs that were handed out but never reached anybody, as if they had not been.
     pub fn give_back(&mut self, turn: &mut Turn<'_>, deliveries: &[Delivery]) {
         self.tick(turn);
-        for delivery in deliveries {
-            let Some(key) = self.store.find(&delivery.job.id) else {
-                continue;
-            };
-            let job = self.store.job_mut(key);
-            if job.run().is_none_or(|run| run.serial != delivery.serial) {
-                continue;
+        self.hold(turn, |engine, turn| {
+            for delivery in deliveries {
+                engine.give_back_one(turn, delivery);
             }
-            let run_at = job.run_at;
-            let timeline = &mut job.life().timeline;
-            if timeline
-                .last()
-                .is_some_and(|entry| entry.state == State::Active)
-            {
-                timeline.pop();
-            }
-            self.end_delivery(key, None);
-            self.requeue(turn, key, run_at);
+        });
+    }
+
+    fn give_back_one(&mut self, turn: &mut Turn<'_>, delivery: &Delivery) {
+        let Some(key) = self.store.find(&delivery.job.id) else {
+            return;
+        };
+        let job = self.store.job_mut(key);
+        if job.run().is_none_or(|run| run.serial != delivery.serial) {
+            return;
         }
+        let run_at = job.run_at;
+        let life = job.life();
+        // In a full timeline the last entry is that of an earlier delivery.
+        if life
+            .timeline
+            .last()
+            .is_some_and(|entry| entry.state == State::Active && Some(entry.at) == life.started_at)
+        {
+            life.timeline.pop();
+        }
+        self.end_delivery(key, None);
+        self.requeue(turn, key, run_at);
     }
 
     pub(super) fn shared_queue_name(&self, key: JobKey) -> Arc<str> {

@@ -17,6 +17,22 @@ use super::{Engine, Millis, Turn};
 /// Deliveries lost in a row, without any report or renewal, after which a job goes to the dead-letter queue.
 const LOST_IN_A_ROW_MAX: u32 = 10;
 
+/// What a lost delivery has cost.
+struct Loss {
+    /// Stalls of the job so far.
+    stall_count: u32,
+    /// What is used up, when no other attempt follows.
+    exhausted: Option<Budget>,
+}
+
+/// What limits how often a job is lost.
+enum Budget {
+    /// Its attempts, this many.
+    Attempts(u32),
+    /// The stalls that the configuration allows.
+    Stalls,
+}
+
 /// Why a delivery in progress is over.
 enum Overdue {
     TimedOut,
@@ -189,34 +205,28 @@ impl Engine {
     }
 
     fn expire_lock(&mut self, turn: &mut Turn<'_>, key: JobKey) {
-        let (attempts, max_attempts, stalls) = self.charge_loss(key);
-        let renewals = self
-            .store
-            .job(key)
-            .run()
-            .and_then(|run| run.lock.as_ref())
-            .map_or(0, |lock| lock.renewals);
-        self.end_lost_delivery(key, "Lock expired");
-        let stalls_max = self.config.stalls_max;
-        let fatal = if attempts >= max_attempts {
-            Some(Fatal {
-                reason: FailureReason::MaxAttemptsExceeded,
-                error: Some(format!("Lock expired at max attempts ({max_attempts})").into()),
+        let loss = self.charge_loss(key);
+        let lock = self.store.job(key).run().and_then(|run| run.lock.as_ref());
+        let renewals = lock.map_or(0, |lock| lock.renewals);
+        let fatal = loss.exhausted.map(|budget| match budget {
+            Budget::Attempts(max) => Fatal {
                 event_error: Some("Lock expired (max attempts reached)".into()),
-                remove: false,
-            })
-        } else if stalls_max > 0 && stalls >= stalls_max {
-            Some(Fatal {
-                reason: FailureReason::Stalled,
-                error: Some(format!("Lock expired after {renewals} renewals").into()),
+                ..Fatal::new(
+                    FailureReason::MaxAttemptsExceeded,
+                    Some(format!("Lock expired at max attempts ({max})").into()),
+                )
+            },
+            Budget::Stalls => Fatal {
                 event_error: Some("Lock expired (max stalls reached)".into()),
-                remove: false,
-            })
-        } else {
-            None
-        };
+                ..Fatal::new(
+                    FailureReason::Stalled,
+                    Some(format!("Lock expired after {renewals} renewals").into()),
+                )
+            },
+        });
+        self.end_lost_delivery(key, fatal.as_ref(), "Lock expired");
         let detail = fatal.as_ref().map(|_| StallDetail {
-            stall_count: stalls,
+            stall_count: loss.stall_count,
             to_dlq: true,
         });
         self.emit_stalled(turn, key, detail);
@@ -231,31 +241,24 @@ impl Engine {
     }
 
     fn stall(&mut self, turn: &mut Turn<'_>, key: JobKey) {
-        let (attempts, max_attempts, stalls) = self.charge_loss(key);
-        self.end_lost_delivery(key, "stalled");
-        let stalls_max = self.config.stalls_max;
-        let fatal = if attempts >= max_attempts {
-            let error = format!("Job stalled at max attempts ({max_attempts})");
-            Some(Fatal::new(
+        let loss = self.charge_loss(key);
+        let stall_count = loss.stall_count;
+        let fatal = loss.exhausted.map(|budget| match budget {
+            Budget::Attempts(max) => Fatal::new(
                 FailureReason::MaxAttemptsExceeded,
-                Some(error.into()),
-            ))
-        } else if stalls_max > 0 && stalls >= stalls_max {
-            Some(Fatal::new(
+                Some(format!("Job stalled at max attempts ({max})").into()),
+            ),
+            Budget::Stalls => Fatal::new(
                 FailureReason::Stalled,
-                Some(format!("Job stalled {stalls} times").into()),
-            ))
-        } else {
-            None
+                Some(format!("Job stalled {stall_count} times").into()),
+            ),
+        });
+        self.end_lost_delivery(key, fatal.as_ref(), "stalled");
+        let detail = StallDetail {
+            stall_count,
+            to_dlq: fatal.is_some(),
         };
-        self.emit_stalled(
-            turn,
-            key,
-            Some(StallDetail {
-                stall_count: stalls,
-                to_dlq: fatal.is_some(),
-            }),
-        );
+        self.emit_stalled(turn, key, Some(detail));
         match fatal {
             Some(fatal) => self.fail_for_good(turn, key, fatal),
             None => {
@@ -265,22 +268,38 @@ impl Engine {
         }
     }
 
-    /// A lost delivery costs an attempt and counts as a stall: attempts, their maximum, stalls.
-    fn charge_loss(&mut self, key: JobKey) -> (u32, u32, u32) {
+    /// A lost delivery costs an attempt and counts as a stall.
+    fn charge_loss(&mut self, key: JobKey) -> Loss {
+        let stalls_max = self.config.stalls_max;
         let job = self.store.job_mut(key);
         job.attempts = job.attempts.saturating_add(1);
         let (attempts, max_attempts) = (job.attempts, job.max_attempts);
         let life = job.life();
         life.stall_count = life.stall_count.saturating_add(1);
-        (attempts, max_attempts, life.stall_count)
+        let stall_count = life.stall_count;
+        let exhausted = if attempts >= max_attempts {
+            Some(Budget::Attempts(max_attempts))
+        } else if stalls_max > 0 && stall_count >= stalls_max {
+            Some(Budget::Stalls)
+        } else {
+            None
+        };
+        Loss {
+            stall_count,
+            exhausted,
+        }
     }
 
-    fn end_lost_delivery(&mut self, key: JobKey, error: &str) {
+    /// Writes the loss down, with the final reason when it was the last one; a lost job shows no start.
+    fn end_lost_delivery(&mut self, key: JobKey, fatal: Option<&Fatal>, error: &str) {
         let now = self.now;
-        self.store
-            .job_mut(key)
-            .record_attempt(now, FailureReason::Stalled, Some(error.into()));
+        let (reason, error) = match fatal {
+            Some(fatal) => (fatal.reason, fatal.error.clone()),
+            None => (FailureReason::Stalled, Some(error.into())),
+        };
+        self.store.job_mut(key).record_attempt(now, reason, error);
         self.end_delivery(key, Some(EndCause::Reportable));
+        self.store.job_mut(key).life().started_at = None;
     }
 
     fn emit_stalled(&self, turn: &mut Turn<'_>, key: JobKey, detail: Option<StallDetail>) {
@@ -327,21 +346,18 @@ impl Engine {
         self.tick(turn);
         self.drop_waits_of(Some(connection));
         self.workers.forget_connection(connection);
-        for key in self
-            .connections
-            .remove(&connection)
-            .unwrap_or_default()
-            .into_values()
-        {
-            let Some(run) = self.store.job_mut(key).life().run.as_mut() else {
-                continue;
-            };
-            run.connection = None;
-            if run.lock.as_ref().is_some_and(|lock| lock.renewals > 0) {
-                continue;
+        let owned = self.connections.remove(&connection).unwrap_or_default();
+        self.hold(turn, |engine, turn| {
+            for key in owned.into_values() {
+                let Some(run) = engine.store.job_mut(key).life().run.as_mut() else {
+                    continue;
+                };
+                run.connection = None;
+                if run.lock.as_ref().is_none_or(|lock| lock.renewals == 0) {
+                    engine.release(turn, key);
+                }
             }
-            self.release(turn, key);
-        }
+        });
     }
 
     fn release(&mut self, turn: &mut Turn<'_>, key: JobKey) {

@@ -7,7 +7,7 @@ use super::event::EventKind;
 use super::id::JobId;
 use super::job::{FailureReason, Payload, State};
 use super::outcome::{Change, Refusal, TokenGiven, Waited};
-use super::report::{Fatal, check_lock};
+use super::report::{Fatal, Removal, check_lock};
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
 
@@ -44,7 +44,11 @@ impl Engine {
         self.store
             .job_mut(key)
             .record_attempt(now, FailureReason::Unknown, None);
-        self.fail_for_good(turn, key, Fatal::new(FailureReason::Unknown, None));
+        let fatal = Fatal {
+            removal: Removal::Never,
+            ..Fatal::new(FailureReason::Unknown, None)
+        };
+        self.fail_for_good(turn, key, fatal);
         Ok(Change::Applied)
     }
 
@@ -133,9 +137,11 @@ impl Engine {
         let mut delayed: Vec<_> = self.queues.get(queue).delayed.iter().copied().collect();
         self.sort_by_creation(&mut delayed);
         delayed.truncate(count.unwrap_or(usize::MAX));
-        for key in &delayed {
-            self.make_ready(turn, *key);
-        }
+        self.hold(turn, |engine, turn| {
+            for key in &delayed {
+                engine.make_ready(turn, *key);
+            }
+        });
         delayed.len()
     }
 

@@ -26,7 +26,7 @@ mod retention;
 mod store;
 mod worker;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use event::{Event, EventKind, StallDetail};
@@ -43,7 +43,7 @@ pub use outcome::{
 
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
-use queue::Queues;
+use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
 use worker::Workers;
@@ -139,6 +139,10 @@ pub struct Engine {
     next_delivery: u64,
     /// Nothing is handed out any more.
     stopping: bool,
+    /// Waiting pulls are served later: more jobs may become ready in the same step.
+    holding: bool,
+    /// Queues whose waiting pulls are to be served then.
+    unserved: BTreeSet<QueueKey>,
 }
 
 impl Engine {
@@ -161,6 +165,8 @@ impl Engine {
             next_job: 0,
             next_delivery: 0,
             stopping: false,
+            holding: false,
+            unserved: BTreeSet::new(),
         }
     }
 
@@ -169,11 +175,23 @@ impl Engine {
         self.deadlines.next()
     }
 
-    /// Lets everything happen that is due, in order of its time.
+    /// Lets everything happen that is due, in order of its time. What is due in one millisecond happens together: jobs
+    /// that become ready at once compete by the order of delivery, and a batch pull gets all it asked for.
     pub fn tick(&mut self, turn: &mut Turn<'_>) {
         self.now = self.now.max(turn.now);
         turn.now = self.now;
-        while let Some(timer) = self.deadlines.pop_due(self.now) {
+        self.holding = true;
+        let mut instant = Millis::MIN;
+        loop {
+            let next = self.deadlines.due(self.now);
+            let closes = next.is_none_or(|(at, timer)| at > instant || timer.comes_last());
+            if closes && !self.unserved.is_empty() {
+                self.serve_held(turn);
+                continue;
+            }
+            let Some((at, timer)) = next else { break };
+            instant = at;
+            self.deadlines.remove(at, timer);
             match timer {
                 Timer::Mature(key) => self.mature(turn, key),
                 Timer::Expire(key) => self.expire(turn, key),
@@ -184,6 +202,7 @@ impl Engine {
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),
             }
         }
+        self.holding = false;
     }
 
     /// Hands out nothing from now on, and ends every wait with an empty answer.

@@ -27,8 +27,19 @@ pub(super) struct Fatal {
     pub(super) error: Option<Arc<str>>,
     /// The error of the event, where it differs.
     pub(super) event_error: Option<Arc<str>>,
-    /// Delete the job, whatever its own option says.
-    pub(super) remove: bool,
+    /// Whether the job is deleted instead of kept.
+    pub(super) removal: Removal,
+}
+
+/// What becomes of a job that failed for good.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// What its own option says.
+    AsOption,
+    /// It is deleted.
+    Always,
+    /// It is kept: somebody asked for just that, so its history gets no failure either.
+    Never,
 }
 
 impl Fatal {
@@ -37,7 +48,7 @@ impl Fatal {
             reason,
             error,
             event_error: None,
-            remove: false,
+            removal: Removal::AsOption,
         }
     }
 }
@@ -208,13 +219,12 @@ impl Engine {
                 result: result.clone(),
             },
         );
-        self.end_job_waits(
-            turn,
-            key,
-            &Waited::Completed {
-                result: result.clone(),
-            },
-        );
+        // A result that is not kept is nobody's to read.
+        let result = result.filter(|_| !removed);
+        let how = Waited::Completed {
+            result: result.clone(),
+        };
+        self.end_job_waits(turn, key, &how);
         if removed {
             self.delete(turn, key);
         } else {
@@ -239,7 +249,11 @@ impl Engine {
                 reason,
                 error: failure.error,
                 event_error: None,
-                remove: failure.remove,
+                removal: if failure.remove {
+                    Removal::Always
+                } else {
+                    Removal::AsOption
+                },
             };
             self.fail_for_good(turn, key, fatal);
             return;
@@ -307,8 +321,14 @@ impl Engine {
         let job = self.store.job_mut(key);
         let attempts = job.attempts;
         job.state = State::Failed;
-        job.record(State::Failed, now, fatal.error.clone(), Some(attempts));
-        let removed = fatal.remove || job.remove_on_fail;
+        if fatal.removal != Removal::Never {
+            job.record(State::Failed, now, fatal.error.clone(), Some(attempts));
+        }
+        let removed = match fatal.removal {
+            Removal::AsOption => job.remove_on_fail,
+            Removal::Always => true,
+            Removal::Never => false,
+        };
         let (queue, data) = (job.queue, job.data.clone());
         let life = job.life();
         life.done_seq = done_seq;

@@ -253,7 +253,11 @@ impl<H: ServerHandler> Endpoint<H> {
     }
 
     /// Puts those of rmcp's refusals that are not row 12 into the contract's form.
-    fn settled(&self, response: Response, session: Option<&str>) -> Result<Response, Refusal> {
+    pub(super) fn settled(
+        &self,
+        response: Response,
+        session: Option<&str>,
+    ) -> Result<Response, Refusal> {
         let ended = || session.is_some_and(|id| !self.sessions.is_open(id));
         let plain = !response.headers().contains_key(header::CONTENT_TYPE);
         match response.status() {

@@ -135,6 +135,56 @@ async fn a_standalone_stream_does_not_keep_a_session_and_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_cancels_its_waits_at_once() {
+    let site = Direct::new();
+    let id = site.session().await;
+    let mut stream = site.waiting(&id, 1).await;
+    let start = Instant::now();
+    assert_eq!(site.status("DELETE", Some(&id), &Value::Null).await, 200);
+    site.watched.until(|seen| seen.cancelled == 1).await;
+    assert!(stream.next().await.is_none());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_standalone_streams_at_once_and_a_hanging_call_when_its_time_is_over() {
+    let site = Direct::new();
+    let id = site.session().await;
+    let response = site.ask("GET", Some(&id), &Value::Null).await;
+    let mut standalone = response.into_body().into_data_stream();
+    let response = site.ask("POST", Some(&id), &call(1, "hang")).await;
+    let mut hanging = response.into_body().into_data_stream();
+    let start = Instant::now();
+    site.watched.shutdown.cancel();
+    assert!(standalone.next().await.is_none());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(hanging.next().await.is_none());
+    // The clock counts in whole milliseconds.
+    assert!(start.elapsed() - STOP_GRACE <= Duration::from_millis(1));
+}
+
+#[tokio::test]
+async fn a_session_that_ended_under_a_request_is_unknown_and_no_internal_error() {
+    let site = Direct::new();
+    let id = site.session().await;
+    let failed = || {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    };
+    let status = |session: Option<&str>| {
+        let refusal = site
+            .endpoint
+            .settled(failed(), session)
+            .expect_err("refused");
+        refusal.into_response().status().as_u16()
+    };
+    assert_eq!(status(Some(&id)), 500);
+    assert_eq!(status(None), 500);
+    assert_eq!(status(Some("gone")), 404);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_stream_carries_a_comment_after_fifteen_seconds() {
     let site = Direct::new();
     let id = site.session().await;
