@@ -138,9 +138,10 @@ pub const SETTINGS: &[Setting] = &[
         "Form of the log lines"),
 ];
 
-/// Settings of the product that this version does not have, with the one value that changes nothing.
+/// Settings of the product that this version does not have: variable, the one value that changes nothing, and what
+/// this version does instead.
 #[rustfmt::skip]
-const NOT_YET: &[(&str, &str, &str)] = &[
+pub const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_DATA_PATH", "", "keeps jobs in memory only"),
     ("BQ_DATA_PATH", "", "keeps jobs in memory only"),
     ("DATA_PATH", "", "keeps jobs in memory only"),
@@ -155,6 +156,41 @@ const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
     ("TLS_CERT_FILE", "", "serves without TLS"),
     ("TLS_KEY_FILE", "", "serves without TLS"),
+];
+
+/// A way to call the program.
+#[derive(Debug)]
+pub struct Invocation {
+    /// The subcommand; none for the bare program.
+    pub name: Option<&'static str>,
+    /// What follows it besides settings.
+    pub arguments: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+}
+
+/// All of them, in the order of `--help`.
+pub const INVOCATIONS: &[Invocation] = &[
+    Invocation {
+        name: None,
+        arguments: "",
+        about: "Serve MCP to one agent on stdio, or to many over HTTP",
+    },
+    Invocation {
+        name: Some("serve"),
+        arguments: "",
+        about: "Run the broker: workers over TCP, agents and people over HTTP",
+    },
+    Invocation {
+        name: Some("tools"),
+        arguments: "[--json]",
+        about: "List the tools; as JSON, as agents get them",
+    },
+    Invocation {
+        name: Some("docs"),
+        arguments: "[PAGE]",
+        about: "List the pages of the built-in documentation, or print one",
+    },
 ];
 
 /// What the program is to do.

@@ -5,8 +5,12 @@
 //! [`engine`]. ARCHITECTURE.md tells the rest.
 
 pub mod broker;
+pub mod cli;
 pub mod command;
 pub mod config;
+pub mod docgen;
 pub mod engine;
 pub mod http;
 pub mod mcp;
+pub mod server;
+pub mod wire;

@@ -105,8 +105,15 @@ impl Shared {
     }
 
     fn let_out(&self, core: &mut Core, now: Millis) {
-        // Giving back what a vanished waiter was handed can serve the next one, hence the loop.
-        while !core.effects.served.is_empty() {
+        loop {
+            // Events before answers: whoever an answer wakes finds what happened before it.
+            if !core.effects.events.is_empty() {
+                self.hub.publish(&mut core.effects.events);
+            }
+            // Giving back what a vanished waiter was handed can serve the next one, hence the loop.
+            if core.effects.served.is_empty() {
+                return;
+            }
             for (waiter, served) in std::mem::take(&mut core.effects.served) {
                 let unread = match core.waits.remove(&waiter) {
                     Some(sender) => sender.send(served).err(),
@@ -121,9 +128,6 @@ impl Shared {
                     core.engine.give_back(&mut turn, &deliveries);
                 }
             }
-        }
-        if !core.effects.events.is_empty() {
-            self.hub.publish(&mut core.effects.events);
         }
     }
 

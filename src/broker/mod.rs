@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use hub::{EventFilter, PublishedEvent, Subscription};
+pub use hub::{BACKLOG_MAX, EventFilter, PublishedEvent, Subscription};
 pub use local::LocalBroker;
 
 use crate::command::{Command, CommandError, Operation, Reply};

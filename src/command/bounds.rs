@@ -45,6 +45,11 @@ pub const FRAME_MAX: usize = 67_108_864;
 pub const FRAME_DEPTH_MAX: usize = 1_000;
 /// Event names of one subscription.
 pub const EVENT_TYPES_MAX: usize = 32;
+/// Entries of one batch. A full frame of real jobs has fewer; a frame of empty ones would need a hundred
+/// times its size in memory.
+pub const BATCH_MAX: usize = 1_000_000;
+/// Tags of a job, queues of a worker.
+pub const LABELS_MAX: usize = 10_000;
 
 /// The name of a queue.
 ///

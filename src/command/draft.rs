@@ -190,6 +190,7 @@ impl JobDraft<'_> {
             keep_logs,
             size_limit,
             parent_id: self.parent_id.map(Arc::from),
+            blank_custom_id: self.custom_id == Some(""),
             fail_parent_on_failure: self.fail_parent_on_failure,
             remove_dependency_on_failure: self.remove_dependency_on_failure,
             continue_parent_on_failure: self.continue_parent_on_failure,

@@ -120,6 +120,14 @@ pub enum CommandError {
         /// Its fault.
         error: ArgumentError,
     },
+    /// A duration of a batch does not fit; nothing of the batch was applied.
+    #[error("durations[{index}]: {error}")]
+    DurationEntry {
+        /// Position in the batch, from 0.
+        index: usize,
+        /// Its fault.
+        error: ArgumentError,
+    },
     /// The engine refused.
     #[error("{0}")]
     Refused(Refusal),
@@ -180,9 +188,46 @@ pub enum ArgumentError {
     /// Not text.
     #[error("{0} must be a string")]
     NotText(&'static str),
+    /// Neither text nor null.
+    #[error("{0} must be a string or null")]
+    NotTextOrNull(&'static str),
+    /// Empty text.
+    #[error("{0} must be a non-empty string")]
+    EmptyText(&'static str),
+    /// Text above its bound.
+    #[error("{field} must be at most {max} characters")]
+    TextTooLong {
+        /// The argument.
+        field: &'static str,
+        /// Its bound in UTF-16 units.
+        max: usize,
+    },
+    /// Text with a NUL in it.
+    #[error("{0} must not contain NUL characters")]
+    NulInText(&'static str),
+    /// An id that is no well-formed Unicode.
+    #[error("custom ID must be well-formed Unicode")]
+    CustomIdUnicode,
+    /// Not an object.
+    #[error("{0} must be an object")]
+    NotObject(&'static str),
+    /// Not a whole number from 1 to 2^53 - 1.
+    #[error("{0} must be a positive safe integer")]
+    NotPositiveInteger(&'static str),
     /// Not a list.
     #[error("{0} must be an array")]
     NotList(&'static str),
+    /// A list above its bound.
+    #[error("{field} must have at most {max} entries")]
+    TooMany {
+        /// The argument.
+        field: &'static str,
+        /// Its bound.
+        max: usize,
+    },
+    /// Not a list of 1 to [`super::bounds::EVENT_TYPES_MAX`] names.
+    #[error("eventTypes must be an array of 1 to 32 event names")]
+    EventTypes,
     /// Parallel lists of a batch differ in length.
     #[error("{command} {field} length must match ids length")]
     LengthMismatch {
@@ -205,7 +250,9 @@ impl CommandError {
                 error: ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_),
                 ..
             } => ErrorCode::TooLarge,
-            Self::Argument(_) | Self::BatchEntry { .. } => ErrorCode::InvalidArguments,
+            Self::Argument(_) | Self::BatchEntry { .. } | Self::DurationEntry { .. } => {
+                ErrorCode::InvalidArguments
+            }
             Self::Refused(Refusal::NotActive(_)) => ErrorCode::WrongState,
             Self::Refused(Refusal::TokenRequired(_)) => ErrorCode::LockRequired,
             Self::Refused(Refusal::TokenInvalid(_)) => ErrorCode::LockInvalid,
@@ -218,7 +265,9 @@ impl CommandError {
     /// What to do next, in at most 160 characters.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Argument(error) | Self::BatchEntry { error, .. } => error.hint(),
+            Self::Argument(error)
+            | Self::BatchEntry { error, .. }
+            | Self::DurationEntry { error, .. } => error.hint(),
             Self::Refused(Refusal::NotActive(_)) => {
                 "Read its state with bunqueue_get_job_state. A queued job must be pulled before it can be reported on."
             }
@@ -252,8 +301,16 @@ impl ArgumentError {
             Self::Required(_) => "Pass the argument.",
             Self::NotNumber(_) | Self::NotFinite(_) => "Pass a finite number.",
             Self::TooSmall { .. } | Self::TooLarge { .. } => "Pass a value within the bounds.",
-            Self::NotText(_) => "Pass a text.",
+            Self::NotText(_) | Self::NotTextOrNull(_) => "Pass a text.",
+            Self::EmptyText(_) => "Pass a text that is not empty.",
+            Self::TextTooLong { .. } => "Pass a shorter text.",
+            Self::NulInText(_) => "Pass the text without NUL characters.",
+            Self::CustomIdUnicode => "Pass an id that is valid UTF-8.",
+            Self::NotObject(_) => "Pass an object.",
+            Self::NotPositiveInteger(_) => "Pass a whole number of at least 1.",
             Self::NotList(_) => "Pass a list.",
+            Self::TooMany { .. } => "Split the list over several calls.",
+            Self::EventTypes => "Name 1 to 32 types of event, or leave the argument out for all.",
             Self::LengthMismatch { .. } => "Give exactly one entry per id.",
             Self::Unsupported(_) => "Leave the option out; a later version will take it.",
         }
@@ -301,7 +358,20 @@ mod tests {
             ArgumentError::NotNumber("x").into(),
             ArgumentError::TooSmall { field: "x", min: 0 }.into(),
             ArgumentError::NotText("x").into(),
+            ArgumentError::NotTextOrNull("x").into(),
+            ArgumentError::EmptyText("x").into(),
+            ArgumentError::TextTooLong { field: "x", max: 1 }.into(),
+            ArgumentError::NulInText("x").into(),
+            ArgumentError::CustomIdUnicode.into(),
+            ArgumentError::NotObject("x").into(),
+            ArgumentError::NotPositiveInteger("x").into(),
             ArgumentError::NotList("x").into(),
+            ArgumentError::TooMany { field: "x", max: 1 }.into(),
+            ArgumentError::EventTypes.into(),
+            CommandError::DurationEntry {
+                index: 0,
+                error: ArgumentError::NotNumber("duration"),
+            },
             ArgumentError::LengthMismatch {
                 command: "ACKB",
                 field: "tokens",

@@ -119,16 +119,21 @@ impl LockToken {
     pub fn from_text(text: &str) -> Option<Self> {
         canonical_uuid(text).map(Self)
     }
-}
 
-impl fmt::Display for LockToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Runs `use_text` on the text of the token without allocating.
+    pub fn with_text<R>(&self, use_text: impl FnOnce(&str) -> R) -> R {
         let mut buffer = Uuid::encode_buffer();
-        f.write_str(
+        use_text(
             Uuid::from_bytes(self.0)
                 .hyphenated()
                 .encode_lower(&mut buffer),
         )
+    }
+}
+
+impl fmt::Display for LockToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with_text(|text| f.write_str(text))
     }
 }
 

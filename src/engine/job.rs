@@ -161,6 +161,8 @@ pub struct JobOptions {
     pub size_limit: Option<f64>,
     /// Parent id as given; a link is not made from it alone.
     pub parent_id: Option<Arc<str>>,
+    /// The client sent an empty id of its own, which means none but is shown again.
+    pub blank_custom_id: bool,
     /// Child failure policies, stored for display until dependencies exist.
     pub fail_parent_on_failure: bool,
     /// See `fail_parent_on_failure`.
@@ -187,6 +189,7 @@ impl Default for JobOptions {
             keep_logs: None,
             size_limit: None,
             parent_id: None,
+            blank_custom_id: false,
             fail_parent_on_failure: false,
             remove_dependency_on_failure: false,
             continue_parent_on_failure: false,

@@ -15,7 +15,7 @@ use super::store::{EndCause, JobKey};
 use super::{Engine, Millis, Turn};
 
 /// Deliveries lost in a row, without any report or renewal, after which a job goes to the dead-letter queue.
-const LOST_IN_A_ROW_MAX: u32 = 10;
+pub const LOST_IN_A_ROW_MAX: u32 = 10;
 
 /// What a lost delivery has cost.
 struct Loss {

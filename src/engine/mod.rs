@@ -35,11 +35,16 @@ pub use job::{
     AttemptRecord, Backoff, BackoffKind, Dedup, Delivery, Failure, FailureReason, JobDetail,
     JobOptions, JobView, LogLine, NewJob, Payload, State, TimelineEntry,
 };
+pub use lease::LOST_IN_A_ROW_MAX;
 pub use outcome::{
     AddOutcome, Added, Bucket, Caller, Change, CleanState, ConnectionId, Counts, FailReport,
     Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven, WaitFor,
     Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
 };
+pub use report::BACKOFF_MAX;
+pub use retention::LOG_LINES_MAX;
+pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
+pub use worker::FORGET_AFTER_TIMEOUTS;
 
 use deadline::{Deadlines, Timer};
 use delivery::Waits;

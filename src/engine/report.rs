@@ -13,8 +13,8 @@ use super::outcome::{FailReport, Refusal, Report, TokenGiven, Waited};
 use super::store::{DeadLetter, EndCause, Job, JobKey};
 use super::{Engine, Millis, Turn};
 
-/// Cap of a retry delay without one of its own.
-const BACKOFF_MAX: f64 = 3_600_000.0;
+/// Ms at which a retry delay without a cap of its own ends.
+pub const BACKOFF_MAX: f64 = 3_600_000.0;
 /// Greatest exponent of a growing delay; the next one overflows a double.
 const EXPONENT_MAX: u32 = 1_023;
 /// Error of an attempt that outlasted the job's timeout.

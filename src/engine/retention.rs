@@ -13,7 +13,7 @@ use super::store::JobKey;
 use super::{Engine, Turn};
 
 /// Log lines kept per job.
-const LOG_LINES_MAX: usize = 100;
+pub const LOG_LINES_MAX: usize = 100;
 
 #[derive(Default)]
 pub(super) struct Retention {

@@ -18,9 +18,9 @@ use super::queue::{QueueKey, ReadyKey};
 use super::{Engine, Millis};
 
 /// Entries kept of a job's timeline (engine contract, section 2.1).
-const TIMELINE_MAX: usize = 20;
+pub const TIMELINE_MAX: usize = 20;
 /// Attempt records kept, the newest; bounds jobs with millions of attempts.
-const ATTEMPT_RECORDS_MAX: usize = 100;
+pub const ATTEMPT_RECORDS_MAX: usize = 100;
 /// Tokens kept of deliveries that timed out.
 const TIMED_OUT_MAX: usize = 16;
 

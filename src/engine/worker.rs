@@ -9,7 +9,7 @@ use super::outcome::{ConnectionId, WorkerFigures, WorkerRegistration, WorkerStat
 use super::{Engine, Millis, Turn};
 
 /// Timeouts after which a silent worker is forgotten.
-const FORGET_AFTER_TIMEOUTS: Millis = 3;
+pub const FORGET_AFTER_TIMEOUTS: Millis = 3;
 
 #[derive(Default)]
 pub(super) struct Workers {

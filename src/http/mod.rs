@@ -56,6 +56,7 @@ impl Pages {
                 get(|State(pages): State<Self>| async move { pages.page("llms-full.txt") }),
             )
             .route("/docs/{*page}", get(document))
+            .route("/llms/{*page}", get(toolset_file))
             .with_state(self)
     }
 
@@ -92,6 +93,10 @@ impl Pages {
 
 async fn document(State(pages): State<Pages>, Path(page): Path<String>) -> Response {
     pages.page(&format!("docs/{page}"))
+}
+
+async fn toolset_file(State(pages): State<Pages>, Path(page): Path<String>) -> Response {
+    pages.page(&format!("llms/{page}"))
 }
 
 async fn health(State(pages): State<Pages>) -> Response {

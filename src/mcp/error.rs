@@ -236,9 +236,18 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::TooSmall { field, .. }
         | ArgumentError::TooLarge { field, .. }
         | ArgumentError::NotText(field)
+        | ArgumentError::NotTextOrNull(field)
+        | ArgumentError::EmptyText(field)
+        | ArgumentError::TextTooLong { field, .. }
+        | ArgumentError::NulInText(field)
+        | ArgumentError::NotObject(field)
+        | ArgumentError::NotPositiveInteger(field)
         | ArgumentError::NotList(field)
+        | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }
         | ArgumentError::Unsupported(field) => field,
+        ArgumentError::CustomIdUnicode => "jobId",
+        ArgumentError::EventTypes => "eventTypes",
     }
 }
 

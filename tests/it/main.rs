@@ -1,4 +1,8 @@
-//! Everything that is tested from outside the library: one crate, because every further one would link it again.
+//! Everything that is tested from outside the library: the engine on simulated time, and the real program, driven
+//! over its doors.
+//!
+//! One crate, because every further test binary would link the product again. Each test of the program starts a
+//! process of its own on free loopback ports, so tests run in parallel and leave nothing behind.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,4 +12,10 @@
 )]
 
 mod engine;
+mod fixtures;
+mod mcp;
+mod process;
+mod tcp;
+mod tidy;
+mod together;
 mod world;

@@ -1,0 +1,146 @@
+//! What does the engine itself cost, without sockets?
+//!
+//! Budget: adding, pulling and acknowledging a job together stay under 3 µs, so that system calls and not the engine's
+//! lock bound a broker on two cores. Compare rows of one run with each other, not with another machine.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use bunqueue_mcp::engine::{
+    Config, Effects, Engine, NewJob, Payload, Progressing, PullRequest, TokenGiven, Turn,
+};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+
+/// Bytes of each job's data.
+const PAYLOAD: usize = 100;
+/// Jobs per measured batch.
+const BATCH: usize = 1_000;
+
+fn job() -> NewJob {
+    NewJob {
+        name: "work".into(),
+        data: Some(Payload::new(&[0xc0; PAYLOAD])),
+        custom_id: None,
+        priority: 0.0,
+        delay: 0,
+        timestamp: None,
+        max_attempts: 3,
+        lifo: false,
+        remove_on_complete: false,
+        remove_on_fail: false,
+        durable: false,
+        options: None,
+    }
+}
+
+/// An engine and everything a turn needs.
+struct Bench {
+    engine: Engine,
+    effects: Effects,
+    queue: Arc<str>,
+    now: i64,
+}
+
+impl Bench {
+    fn new(waiting: usize) -> Self {
+        let mut bench = Self {
+            engine: Engine::new(Config::default(), [1; 32]),
+            effects: Effects::default(),
+            queue: "q".into(),
+            now: 1_700_000_000_000,
+        };
+        bench.add(waiting);
+        bench
+    }
+
+    fn add(&mut self, count: usize) {
+        for _ in 0..count {
+            self.now += 1;
+            let mut turn = Turn {
+                now: self.now,
+                caller: None,
+                effects: &mut self.effects,
+            };
+            black_box(self.engine.add(&mut turn, &self.queue, job()));
+        }
+    }
+
+    fn add_many(&mut self, count: usize, batch: usize) {
+        for _ in 0..count / batch {
+            self.now += 1;
+            let mut turn = Turn {
+                now: self.now,
+                caller: None,
+                effects: &mut self.effects,
+            };
+            black_box(self.engine.add_many(
+                &mut turn,
+                &self.queue,
+                (0..batch).map(|_| job()).collect(),
+            ));
+        }
+    }
+
+    fn pull_and_ack(&mut self, count: usize, batch: usize) {
+        for _ in 0..count / batch {
+            self.now += 1;
+            let mut turn = Turn {
+                now: self.now,
+                caller: None,
+                effects: &mut self.effects,
+            };
+            let request = PullRequest {
+                queue: Arc::clone(&self.queue),
+                count: batch,
+                wait: 0,
+                owner: Some("w".into()),
+                lock_ttl: 30_000.0,
+                detach: false,
+            };
+            let Progressing::Done(deliveries) = self.engine.pull(&mut turn, request) else {
+                return;
+            };
+            assert_eq!(deliveries.len(), batch);
+            for delivery in deliveries {
+                let token = delivery.token.map_or(TokenGiven::None, TokenGiven::Token);
+                black_box(
+                    self.engine
+                        .ack(&mut turn, &delivery.job.id, token, None, false)
+                        .is_ok(),
+                );
+            }
+        }
+    }
+}
+
+fn engine(c: &mut Criterion) {
+    let mut group = c.benchmark_group("engine");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    let mut row = |name: &str, waiting: usize, run: fn(&mut Bench)| {
+        group.bench_function(name, |b| {
+            b.iter_batched_ref(|| Bench::new(waiting), run, BatchSize::LargeInput)
+        });
+    };
+    row("add one by one", 0, |bench| bench.add(BATCH));
+    row("add in batches of 100", 0, |bench| {
+        bench.add_many(BATCH, 100)
+    });
+    row("pull and ack one by one", BATCH, |bench| {
+        bench.pull_and_ack(BATCH, 1)
+    });
+    row("pull 20 and ack each", BATCH, |bench| {
+        bench.pull_and_ack(BATCH, 20)
+    });
+    row(
+        "add, then pull and ack, beside 100,000 waiting jobs",
+        100_000,
+        |bench| {
+            bench.add(BATCH);
+            bench.pull_and_ack(BATCH, 20);
+        },
+    );
+    group.finish();
+}
+
+criterion_group!(benches, engine);
+criterion_main!(benches);

@@ -1,0 +1,99 @@
+//! The lines a person reads on stderr when the program starts or cannot (MCP contract, section 1.2).
+
+use std::fmt::Display;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where a program listens.
+#[derive(Default)]
+pub(super) struct Listening {
+    pub(super) tcp: Option<SocketAddr>,
+    /// URL of the MCP endpoint, or of the listener when it carries none.
+    pub(super) url: Option<String>,
+    /// Whether workers have to send a token.
+    pub(super) tcp_tokens: bool,
+    /// Whether agents have to send a token.
+    pub(super) http_tokens: bool,
+    /// Whether `url` is an MCP endpoint.
+    pub(super) mcp: bool,
+}
+
+/// Says why the program cannot go on.
+pub(super) fn fatal(message: &dyn Display) -> ExitCode {
+    line(&format!("Fatal error: {message}"));
+    ExitCode::FAILURE
+}
+
+/// The start line of the bare program, and for a person at a terminal what is awaited.
+pub(super) fn mcp(listening: &Listening) {
+    let mut parts = vec!["mode: embedded".to_owned()];
+    if let Some(url) = &listening.url {
+        parts.push("transport: http".to_owned());
+        parts.push(format!("url: {url}"));
+    }
+    if let Some(tcp) = listening.tcp {
+        parts.push(format!("tcp: {tcp}"));
+    }
+    line(&format!(
+        "bunqueue MCP server started ({}, version: {VERSION})",
+        parts.join(", ")
+    ));
+    if listening.url.is_none() && std::io::stdin().is_terminal() {
+        line(
+            "Waiting for an MCP client on standard input (end with Ctrl-D). An agent starts this program itself, for example:\n\
+             \x20 claude mcp add bunqueue -- bunqueue-mcp\n\
+             To serve agents and workers together, run `bunqueue-mcp serve`.",
+        );
+    }
+}
+
+/// The start line of `serve`, and how to connect to it.
+pub(super) fn serve(listening: &Listening) {
+    let url = listening.url.as_deref().unwrap_or_default();
+    let tcp = listening.tcp.map(|tcp| tcp.to_string()).unwrap_or_default();
+    line(&format!(
+        "bunqueue server started (tcp: {tcp}, url: {url}, version: {VERSION})"
+    ));
+    line("Jobs are kept in memory: they end with this process.");
+    if listening.mcp {
+        line(&agents(url, listening.http_tokens));
+    }
+    line(&workers(&tcp, listening.tcp_tokens));
+}
+
+fn agents(url: &str, tokens: bool) -> String {
+    let (option, member) = if tokens {
+        (
+            " --header \"Authorization: Bearer $TOKEN\"",
+            r#","headers":{"Authorization":"Bearer <one of your tokens>"}"#,
+        )
+    } else {
+        ("", "")
+    };
+    format!(
+        "\nConnect an agent:\n\
+         \x20 claude mcp add --transport http bunqueue {url}{option}\n\
+         or paste into the configuration of its host:\n\
+         \x20 {{\"mcpServers\":{{\"bunqueue\":{{\"type\":\"http\",\"url\":\"{url}\"{member}}}}}}}"
+    )
+}
+
+fn workers(tcp: &str, tokens: bool) -> String {
+    let token = if tokens {
+        ", with one of your tokens"
+    } else {
+        ""
+    };
+    format!("\nConnect workers with any bunqueue client to {tcp}{token}.")
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "these lines are for the person who started the program"
+)]
+fn line(text: &str) {
+    eprintln!("{text}");
+}

@@ -1,0 +1,153 @@
+//! The command line: what the program can be asked, and which part of it answers.
+//!
+//! Flags come from the one table of settings in [`crate::config`]. Only the subcommands that exist to print write to
+//! stdout; on the bare program it belongs to the protocol.
+
+mod announce;
+mod run;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::{self, INVOCATIONS, Program, SETTINGS, Setting, Source};
+use crate::docgen;
+use crate::mcp::Registry;
+
+/// Runs the program with these arguments (the first one is its name) and tells how it ended.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Nobody is left to tell when the terminal is gone.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match matches.subcommand() {
+        Some(("serve", flags)) => run::run(Program::Serve, flags),
+        Some(("tools", flags)) => print_tools(flags.get_flag("json")),
+        Some(("docs", flags)) => print_page(flags.get_one::<String>("page").map(String::as_str)),
+        _ => run::run(Program::Mcp, &matches),
+    }
+}
+
+/// The whole command line, for parsing and for the reference page.
+pub fn command() -> Command {
+    let mut root = Command::new("bunqueue-mcp")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true);
+    for invocation in INVOCATIONS {
+        root = match invocation.name {
+            None => root.about(invocation.about).args(flags(Program::Mcp)),
+            Some(name) => {
+                let subcommand = Command::new(name).about(invocation.about);
+                root.subcommand(subcommand.args(arguments(name)))
+            }
+        };
+    }
+    root
+}
+
+/// What a subcommand takes.
+fn arguments(subcommand: &str) -> Vec<Arg> {
+    match subcommand {
+        "serve" => flags(Program::Serve).collect(),
+        "tools" => {
+            let help = "Print the tools/list answer";
+            vec![
+                Arg::new("json")
+                    .long("json")
+                    .action(ArgAction::SetTrue)
+                    .help(help),
+            ]
+        }
+        "docs" => {
+            let help = "Path of the page; without it all paths are listed";
+            vec![Arg::new("page").value_name("PAGE").help(help)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn flags(program: Program) -> impl Iterator<Item = Arg> {
+    SETTINGS
+        .iter()
+        .filter(move |setting| program.reads(setting))
+        .filter_map(flag)
+}
+
+fn flag(setting: &'static Setting) -> Option<Arg> {
+    let flag = setting.flag?;
+    let variables = setting.variables.join(", ");
+    let default = match setting.default {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let help = format!("{} [env: {variables}]{default}", setting.help);
+    Some(
+        Arg::new(flag)
+            .long(flag)
+            .value_name(setting.value)
+            .help(help),
+    )
+}
+
+/// Flags of the command line, then the environment of the process.
+struct Given<'a>(&'a ArgMatches);
+
+impl Source for Given<'_> {
+    fn flag(&self, flag: &str) -> Option<String> {
+        self.0.try_get_one::<String>(flag).ok().flatten().cloned()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+fn load(program: Program, flags: &ArgMatches) -> Result<config::Config, config::ConfigError> {
+    config::load(program, &Given(flags))
+}
+
+fn print_tools(json: bool) -> ExitCode {
+    let registry = match Registry::new() {
+        Ok(registry) => registry,
+        Err(problems) => return announce::fatal(&problems),
+    };
+    if json {
+        let listed: Vec<_> = registry.tools().map(|tool| &tool.listed).collect();
+        return print(&serde_json::json!({ "tools": listed }).to_string());
+    }
+    let lines: Vec<_> = registry
+        .toolsets()
+        .map(|toolset| {
+            let tools = registry
+                .tools_of(toolset.id)
+                .map(|tool| format!("  {:<33}{}\n", tool.name, tool.description));
+            format!("{}\n{}", toolset.id, tools.collect::<String>())
+        })
+        .collect();
+    print(&lines.join("\n"))
+}
+
+fn print_page(path: Option<&str>) -> ExitCode {
+    let Some(path) = path else {
+        let paths: Vec<_> = docgen::site().keys().map(String::as_str).collect();
+        return print(&paths.join("\n"));
+    };
+    match docgen::page(path) {
+        Some(text) => print(text),
+        None => announce::fatal(&format!(
+            "There is no page {path:?}; `bunqueue-mcp docs` lists all pages"
+        )),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "these subcommands exist to print")]
+fn print(text: &str) -> ExitCode {
+    println!("{}", text.trim_end());
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,250 @@
+//! Runs a server: opens the broker, binds, says where, serves, and leaves within the bounds of the contract
+//! (MCP contract, sections 1.2, 1.3 and 1.5).
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use clap::ArgMatches;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::announce::{self, Listening};
+use crate::broker::{Broker, LocalBroker};
+use crate::config::{Config, Http, Log, Program, Tcp};
+use crate::docgen;
+use crate::http::Pages;
+use crate::mcp::http::HttpConfig;
+use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
+use crate::server::{self, FrameLimit, ServerOptions};
+
+/// From the first signal or the end of input to the end of the process, open waits and slow clients included.
+const STOP_MAX: Duration = Duration::from_millis(1_900);
+
+/// Why a server could not start.
+enum Fatal {
+    /// Nothing can listen there.
+    Listen {
+        address: String,
+        error: std::io::Error,
+    },
+    /// The tools do not fit together: a fault of the build.
+    Registry(RegistryError),
+    /// A bad list of toolsets.
+    Toolsets(SelectionError),
+    /// The system refused something.
+    System(std::io::Error),
+}
+
+impl fmt::Display for Fatal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen { address, error } => write!(f, "Failed to listen on {address}: {error}"),
+            Self::Toolsets(error) => write!(f, "{error}"),
+            Self::Registry(problems) => {
+                write!(f, "The tools of this build do not fit together: {problems}")
+            }
+            Self::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Runs `program` until a signal, or for stdio until the client is gone.
+pub(super) fn run(program: Program, flags: &ArgMatches) -> ExitCode {
+    let config = match super::load(program, flags) {
+        Ok(config) => config,
+        Err(error) => return announce::fatal(&error),
+    };
+    start_log(config.log);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return announce::fatal(&error),
+    };
+    let ended = runtime.block_on(serve(program, config));
+    // A read of standard input may still be pending and cannot be cancelled; the process does not wait for it.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fatal) => announce::fatal(&fatal),
+    }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    // One handler that takes long must not stop the sockets.
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(2))
+        .enable_all()
+        .build()
+}
+
+fn start_log(log: Log) {
+    let lines = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(log.level);
+    let started = if log.json {
+        lines.json().try_init()
+    } else {
+        lines.with_ansi(false).try_init()
+    };
+    debug_assert!(started.is_ok(), "logging is started once");
+}
+
+async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
+    let broker: Arc<dyn Broker> =
+        Arc::new(LocalBroker::start(Default::default()).map_err(Fatal::System)?);
+    let registry = Arc::new(Registry::new().map_err(Fatal::Registry)?);
+    let shutdown = CancellationToken::new();
+    let selection = registry
+        .select(config.toolsets.as_deref())
+        .map_err(Fatal::Toolsets)?;
+    let dispatcher = Dispatcher::new(registry, selection, Arc::clone(&broker), shutdown.clone());
+    let handler = AgentHandler::new(dispatcher);
+
+    let mut listening = Listening::default();
+    let mut doors = JoinSet::new();
+    if let Some(tcp) = &config.tcp {
+        let (listener, address) = listen(&tcp.host, tcp.port).await?;
+        listening.tcp = Some(address);
+        listening.tcp_tokens = !tcp.tokens.is_empty();
+        let options = worker_options(tcp);
+        doors.spawn(server::serve(
+            listener,
+            Arc::clone(&broker),
+            options,
+            shutdown.clone(),
+        ));
+    }
+    if let Some(settings) = &config.http {
+        let (listener, address) = listen(&settings.host, settings.port).await?;
+        listening.url = Some(url(settings, address));
+        listening.http_tokens = !settings.tokens.is_empty();
+        listening.mcp = settings.mcp;
+        let pages = (program == Program::Serve).then(|| {
+            Pages::new(
+                Arc::clone(&broker),
+                docgen::site_at(&base_url(settings, address)),
+            )
+        });
+        let app = routes(settings, address.port(), handler.clone(), pages, &shutdown);
+        let serving = http::serve(listener, app, shutdown.clone());
+        doors.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the HTTP listener ended");
+            }
+        });
+    }
+    if program == Program::Serve {
+        announce::serve(&listening)
+    } else {
+        announce::mcp(&listening)
+    }
+
+    end_on_signal(shutdown.clone());
+    if config.stdio {
+        let (input, output) = stdio::standard_streams();
+        if let Err(error) = stdio::serve_stdio(handler, input, output, shutdown.clone()).await {
+            tracing::error!(%error, "the connection to the client broke");
+        }
+        shutdown.cancel();
+    } else {
+        shutdown.cancelled().await;
+    }
+    broker.shut_down();
+    let closed = async { while doors.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_MAX, closed).await.is_err() {
+        tracing::warn!("some connections did not close in time");
+    }
+    Ok(())
+}
+
+async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fatal> {
+    let fault = |error| Fatal::Listen {
+        address: format!("{host}:{port}"),
+        error,
+    };
+    let listener = http::bind(host, port).await.map_err(fault)?;
+    let address = listener.local_addr().map_err(fault)?;
+    Ok((listener, address))
+}
+
+fn worker_options(tcp: &Tcp) -> ServerOptions {
+    ServerOptions {
+        tokens: tcp.tokens.clone(),
+        write_budget_bytes: tcp.write_budget,
+        partial_frame_timeout: tcp.partial_frame_timeout,
+        frame_limit: tcp
+            .frame_limit
+            .map(|(frames, window)| FrameLimit { frames, window }),
+    }
+}
+
+fn url(http: &Http, address: SocketAddr) -> String {
+    let path = if http.mcp { http.path.as_str() } else { "" };
+    format!("{}{path}", base_url(http, address))
+}
+
+fn base_url(http: &Http, address: SocketAddr) -> String {
+    let host = if http.host.contains(':') {
+        format!("[{}]", http.host)
+    } else {
+        http.host.clone()
+    };
+    format!("http://{host}:{}", address.port())
+}
+
+fn routes(
+    settings: &Http,
+    port: u16,
+    handler: AgentHandler,
+    pages: Option<Pages>,
+    shutdown: &CancellationToken,
+) -> Router {
+    let config = HttpConfig {
+        path: settings.path.clone(),
+        allowed_hosts: settings.allowed_hosts.clone(),
+        allowed_origins: settings.allowed_origins.clone(),
+        tokens: settings.tokens.clone(),
+        max_sessions: settings.max_sessions,
+        session_ttl: settings.session_ttl,
+        ..HttpConfig::new(settings.host.clone(), port)
+    };
+    let endpoint = if settings.mcp {
+        http::router(move || handler.clone(), &config, shutdown.clone())
+    } else {
+        http::unknown_paths(&config)
+    };
+    match pages {
+        Some(pages) => pages.router().merge(endpoint),
+        None => endpoint,
+    }
+}
+
+/// Fires the token at the first signal; a further one changes nothing, as the end is bounded anyway.
+fn end_on_signal(shutdown: CancellationToken) {
+    tokio::spawn(async move {
+        match signal().await {
+            Ok(()) => shutdown.cancel(),
+            Err(error) => tracing::error!(%error, "signals cannot be received"),
+        }
+    });
+}
+
+#[cfg(unix)]
+async fn signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await
+}

@@ -1,0 +1,167 @@
+//! The reference of errors: every code, every text with its hint, and which of them any tool can answer.
+//!
+//! Texts and hints come from the error tables; here stands one example of each cause, with `<…>` for what varies.
+
+use std::borrow::Cow;
+
+use crate::command::{ArgumentError, CommandError, ErrorCode};
+use crate::engine::{JobId, Refusal};
+use crate::mcp::{Registry, Rule, ToolError};
+
+/// Codes that do not depend on what a tool does.
+const COMMON: [ErrorCode; 5] = [
+    ErrorCode::InvalidArguments,
+    ErrorCode::NotLoaded,
+    ErrorCode::BackendUnavailable,
+    ErrorCode::Cancelled,
+    ErrorCode::Internal,
+];
+
+/// A cause as the reference shows it.
+struct Entry {
+    code: ErrorCode,
+    text: String,
+    hint: String,
+}
+
+/// The page.
+pub(super) fn page(registry: &Registry) -> String {
+    let mut text = String::from(
+        "# Errors\n\nEvery cause has a text, a code and a hint. The text is the same at both doors; code and hint are for agents.\n\n\
+        A tool that was refused answers with `isError` and a text that holds one JSON object: `error` (the text), `code`,\n\
+        mostly `hint`, and `issues` with `path`, `message` and `expected` when arguments do not fit. There is no structured\n\
+        content then. Such a call has changed nothing, but for batches that report each entry. Tools that answer `success`\n\
+        say false, with a `reason`, where the target is missing or its state does not fit.\n\n\
+        A command of the worker protocol that was refused is answered with `ok` false and `error`, the text.\n\n\
+        ## Common errors\n\nAny tool can answer these:\n\n",
+    );
+    for code in COMMON {
+        text.push_str(&format!(
+            "- [`{name}`](#{name}): {}\n",
+            code.meaning(),
+            name = code.name()
+        ));
+    }
+    text.push_str("\n## Codes\n");
+    let entries = entries();
+    for code in ErrorCode::ALL {
+        text.push_str(&format!("\n### {}\n\n{}\n\n", code.name(), code.meaning()));
+        text.push_str(&table(entries.iter().filter(|entry| entry.code == code)));
+        let tools: Vec<_> = registry
+            .tools()
+            .filter(|tool| {
+                tool.errors
+                    .iter()
+                    .any(|cause| cause.describe().code == code)
+            })
+            .map(|tool| {
+                format!(
+                    "- [{name}](../tools/{}.md#{name})\n",
+                    tool.toolset,
+                    name = tool.name
+                )
+            })
+            .collect();
+        if !tools.is_empty() {
+            text.push_str(&format!(
+                "\nTools whose reference names it:\n\n{}",
+                tools.concat()
+            ));
+        }
+    }
+    text
+}
+
+fn table<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
+    let rows: Vec<_> = entries
+        .map(|entry| {
+            format!(
+                "| `{}` | {} |\n",
+                entry.text,
+                entry.hint.replace('|', "\\|")
+            )
+        })
+        .collect();
+    if rows.is_empty() {
+        return "No operation of this version answers it.\n".into();
+    }
+    format!("| text | what to do |\n| --- | --- |\n{}", rows.concat())
+}
+
+fn entries() -> Vec<Entry> {
+    let below = causes().into_iter().map(ToolError::from);
+    let own = agent_causes().into_iter();
+    let mut entries: Vec<Entry> = Vec::new();
+    for error in below.chain(own) {
+        let text = error.to_string();
+        if entries.iter().all(|entry| entry.text != text) {
+            let hint = error
+                .hint()
+                .map_or_else(|| "Nothing.".to_owned(), Cow::into_owned);
+            entries.push(Entry {
+                code: error.code(),
+                text,
+                hint,
+            });
+        }
+    }
+    entries
+}
+
+/// One of each cause below the seam.
+fn causes() -> Vec<CommandError> {
+    let id = || JobId::from_text("<id>");
+    let field = "<field>";
+    let arguments = [
+        ArgumentError::QueueRequired,
+        ArgumentError::QueueTooLong,
+        ArgumentError::QueueInvalid,
+        ArgumentError::JobName,
+        ArgumentError::DataTooLarge,
+        ArgumentError::SizeLimit("<n>".into()),
+        ArgumentError::Required(field),
+        ArgumentError::NotNumber(field),
+        ArgumentError::NotFinite(field),
+        ArgumentError::TooSmall { field, min: 0 },
+        ArgumentError::TooLarge { field, max: 1_000 },
+        ArgumentError::NotText(field),
+        ArgumentError::NotList(field),
+        ArgumentError::LengthMismatch {
+            command: "<command>",
+            field,
+        },
+        ArgumentError::Unsupported(field),
+    ];
+    let mut causes: Vec<CommandError> = arguments.into_iter().map(CommandError::from).collect();
+    causes.push(CommandError::BatchEntry {
+        index: 0,
+        error: ArgumentError::JobName,
+    });
+    let refusals = [
+        Refusal::NotFound(id()),
+        Refusal::NotActive(id()),
+        Refusal::TokenRequired(id()),
+        Refusal::TokenInvalid(id()),
+    ];
+    causes.extend(refusals.into_iter().map(CommandError::from));
+    causes.extend([CommandError::ShuttingDown, CommandError::Internal]);
+    causes
+}
+
+/// One of each cause that only the agent door knows.
+fn agent_causes() -> Vec<ToolError> {
+    let rules = [
+        Rule::LockTtlRequiresOwner,
+        Rule::ExtendRequiresTtl,
+        Rule::TokenPerJob,
+        Rule::CursorOrOffset,
+        Rule::CursorOfAnotherListing,
+    ];
+    let mut causes: Vec<_> = rules.into_iter().map(Rule::broken).collect();
+    causes.push(ToolError::NotEnabled {
+        tool: "<tool>",
+        toolset: "<toolset>",
+    });
+    causes.push(ToolError::Cancelled);
+    causes
+}

@@ -1,0 +1,290 @@
+//! The reference of limits: every bound and default, read from the constants that the program itself uses.
+
+use crate::broker::BACKLOG_MAX;
+use crate::command::bounds;
+use crate::engine::{
+    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, Config, FORGET_AFTER_TIMEOUTS, JobOptions,
+    LOG_LINES_MAX, LOST_IN_A_ROW_MAX, TIMELINE_MAX,
+};
+use crate::mcp::http::HttpConfig;
+use crate::mcp::stdio;
+
+/// What is bounded, by what, in which unit.
+type Row = (&'static str, i128, &'static str);
+
+/// The page.
+pub(super) fn page() -> String {
+    let sections = [
+        ("Names and values", names_and_values()),
+        ("Calls and waits", calls_and_waits()),
+        ("Deliveries and retries", deliveries()),
+        ("What is kept", retention()),
+        ("Connections", connections()),
+    ];
+    let mut text = String::from(
+        "# Limits\n\nBounds and defaults of this version, for both doors. A tool may take less than its bound here; its own bounds stand \
+        with its arguments in [the tools](../tools/README.md). What a setting can change is in [Environment](environment.md).\n",
+    );
+    text.push_str(&format!(
+        "\nA job that is added over the worker door without a name is called `{}`.\n",
+        bounds::JOB_NAME_DEFAULT
+    ));
+    for (title, rows) in sections {
+        text.push_str(&format!(
+            "\n## {title}\n\n| what | value | unit |\n| --- | --- | --- |\n"
+        ));
+        for (what, value, unit) in rows {
+            text.push_str(&format!("| {what} | {} | {unit} |\n", grouped(value)));
+        }
+    }
+    text
+}
+
+fn names_and_values() -> Vec<Row> {
+    vec![
+        (
+            "queue name, from 1 to",
+            count(bounds::QUEUE_NAME_MAX),
+            "characters",
+        ),
+        (
+            "job name, from 1 to",
+            count(bounds::JOB_NAME_MAX),
+            "characters (UTF-16)",
+        ),
+        (
+            "job data, written as JSON, up to",
+            count(bounds::JOB_DATA_MAX),
+            "characters",
+        ),
+        (
+            "nesting of job data, up to",
+            count(bounds::FRAME_DEPTH_MAX),
+            "levels",
+        ),
+        (
+            "`attempts` without a value",
+            bounds::ATTEMPTS_DEFAULT.into(),
+            "attempts",
+        ),
+        (
+            "`attempts`, more counts as",
+            bounds::ATTEMPTS_MAX.into(),
+            "attempts",
+        ),
+        (
+            "times and delays, ahead or back, up to",
+            whole(bounds::TIME_MAX),
+            "ms",
+        ),
+        (
+            "`maxDelay` of a backoff, up to",
+            bounds::BACKOFF_CAP_MAX.into(),
+            "ms",
+        ),
+    ]
+}
+
+fn calls_and_waits() -> Vec<Row> {
+    vec![
+        (
+            "jobs of one pull, up to",
+            bounds::PULL_COUNT_MAX.into(),
+            "jobs",
+        ),
+        ("wait of a pull, up to", bounds::PULL_WAIT_MAX.into(), "ms"),
+        ("wait for a job, up to", bounds::JOB_WAIT_MAX.into(), "ms"),
+        (
+            "wait for a job without a value",
+            bounds::JOB_WAIT_DEFAULT.into(),
+            "ms",
+        ),
+        (
+            "jobs of a listing without a value",
+            count(bounds::LISTING_DEFAULT),
+            "jobs",
+        ),
+        (
+            "jobs removed by one clean without a value, of each state",
+            count(bounds::CLEAN_DEFAULT),
+            "jobs",
+        ),
+        (
+            "names in `eventTypes` of a subscription, up to",
+            count(bounds::EVENT_TYPES_MAX),
+            "names",
+        ),
+    ]
+}
+
+fn deliveries() -> Vec<Row> {
+    let config = Config::default();
+    vec![
+        (
+            "lifetime of a lock without a value",
+            whole(bounds::LOCK_TTL_DEFAULT),
+            "ms",
+        ),
+        (
+            "silence that counts as a stall, without `stallTimeout`",
+            config.stall_interval.into(),
+            "ms",
+        ),
+        (
+            "time from noticing a silence to acting on it",
+            config.stall_check.into(),
+            "ms",
+        ),
+        (
+            "first part of a delivery in which nothing counts as a stall",
+            config.stall_grace.into(),
+            "ms",
+        ),
+        (
+            "stalls and lost locks after which a job has failed for good",
+            config.stalls_max.into(),
+            "stalls",
+        ),
+        (
+            "connections lost in a row with the job, after which it has failed for good",
+            LOST_IN_A_ROW_MAX.into(),
+            "deliveries",
+        ),
+        (
+            "base of the backoff without a value",
+            whole(Backoff::default().delay),
+            "ms",
+        ),
+        (
+            "wait before a retry, without `maxDelay`, up to",
+            whole(BACKOFF_MAX),
+            "ms",
+        ),
+    ]
+}
+
+fn retention() -> Vec<Row> {
+    let config = Config::default();
+    let forgotten = config.worker_timeout.saturating_mul(FORGET_AFTER_TIMEOUTS);
+    vec![
+        (
+            "completed jobs, all queues together",
+            count(config.completed_max),
+            "jobs, the newest",
+        ),
+        (
+            "results",
+            count(config.results_max),
+            "results, the last used",
+        ),
+        (
+            "failed jobs of a queue",
+            count(config.dlq_max),
+            "jobs, the newest",
+        ),
+        ("age of a failed job", config.dlq_age.into(), "ms"),
+        (
+            "log lines of a job",
+            count(LOG_LINES_MAX),
+            "lines, the newest",
+        ),
+        (
+            "jobs with a log",
+            count(config.logged_jobs_max),
+            "jobs, the last used",
+        ),
+        (
+            "entries in the timeline of a job",
+            count(TIMELINE_MAX),
+            "entries, the first",
+        ),
+        (
+            "records of attempts of a job",
+            count(ATTEMPT_RECORDS_MAX),
+            "records, the newest",
+        ),
+        (
+            "lines of a stack that are looked at",
+            count(bounds::STACK_LINES_MAX),
+            "lines",
+        ),
+        (
+            "lines of a stack that are kept, without `stackTraceLimit`",
+            whole(JobOptions::default().stack_trace_limit),
+            "lines",
+        ),
+        (
+            "silence after which a registered worker is stale",
+            config.worker_timeout.into(),
+            "ms",
+        ),
+        (
+            "silence after which a registered worker is forgotten",
+            forgotten.into(),
+            "ms",
+        ),
+        ("name of an empty queue", config.queue_idle.into(), "ms"),
+    ]
+}
+
+fn connections() -> Vec<Row> {
+    let http = HttpConfig::new("", 0);
+    vec![
+        (
+            "frame of the worker protocol, up to",
+            count(bounds::FRAME_MAX),
+            "bytes",
+        ),
+        (
+            "nesting of a frame, up to",
+            count(bounds::FRAME_DEPTH_MAX),
+            "levels",
+        ),
+        (
+            "events that a subscriber may be behind by",
+            count(BACKLOG_MAX),
+            "events",
+        ),
+        ("line on stdio, up to", count(stdio::LINE_MAX), "bytes"),
+        (
+            "body of an HTTP request, up to",
+            count(http.max_body),
+            "bytes",
+        ),
+    ]
+}
+
+fn count(value: usize) -> i128 {
+    value as i128
+}
+
+fn whole(value: f64) -> i128 {
+    value as i128
+}
+
+/// The digits in groups of three.
+fn grouped(value: i128) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_stand_in_groups() {
+        let texts = [7, 100, 1_000, 65_536, 4_320_000_000_000_000].map(grouped);
+        assert_eq!(
+            texts,
+            ["7", "100", "1,000", "65,536", "4,320,000,000,000,000"]
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! The worker door: TCP connections that speak the wire protocol, and the events pushed to them.
+//!
+//! [`serve`] accepts connections until it is told to stop. Each connection is one task: `session` moves
+//! bytes, `dialogue` turns frames into replies without touching a socket, `outbox` holds what leaves.
+//! Rules about jobs are below the broker; forms of frames are in [`crate::wire`].
+//!
+//! Invariants: all complete frames of one read are applied together and answered in one write; a wait
+//! never holds up what comes after it; nothing a connection holds grows without a named limit, and a
+//! connection at its limit harms no other; a panic ends one connection.
+
+mod auth;
+mod dialogue;
+mod frame_limit;
+mod listener;
+mod outbox;
+mod parked;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use frame_limit::FrameLimit;
+pub use listener::serve;
+
+/// What an operator may set about connections.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Tokens of which a client must present one; without any, everybody may ask.
+    pub tokens: Vec<String>,
+    /// Bytes that may wait for a client that does not read them; then it is disconnected. `None` means
+    /// any number.
+    pub write_budget_bytes: Option<usize>,
+    /// How long a frame may stay incomplete without a new byte. `None` means for ever.
+    pub partial_frame_timeout: Option<Duration>,
+    /// Frames a connection may send; `None` means any number.
+    pub frame_limit: Option<FrameLimit>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            tokens: Vec::new(),
+            write_budget_bytes: Some(67_108_864),
+            partial_frame_timeout: Some(Duration::from_secs(60)),
+            frame_limit: None,
+        }
+    }
+}

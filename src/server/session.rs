@@ -1,0 +1,255 @@
+//! One connection: moves bytes between a socket and a dialogue, in one task.
+//!
+//! Reading goes on while writing is blocked, so that a client which sends without reading is noticed by
+//! its budget and not by the memory of the machine.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::{PublishedEvent, Subscription};
+
+use super::dialogue::{Dialogue, Door, Rest};
+use super::outbox::KEEP_BYTES;
+
+/// Room made for a read.
+const READ_BYTES: usize = 16_384;
+/// Room below which more is made.
+const READ_BYTES_MIN: usize = 4_096;
+/// Bytes that are read ahead while requests are parked to the limit: enough to see the client leave.
+const HELD_BYTES_MAX: usize = 65_536;
+/// How long a connection that ends may take to accept its last replies.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// How long what a client still sends is read after its connection has been refused, so that the reason
+/// reaches it before the reset does.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The client closed it.
+    Closed,
+    /// The socket failed.
+    Broken,
+    /// The client announced a frame above the limit.
+    FrameTooLarge,
+    /// A frame stayed incomplete.
+    Stalled,
+    /// The client did not read what it was sent.
+    SlowReader,
+    /// The server is shutting down.
+    Shutdown,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn run<R, W>(
+    mut reader: R,
+    mut writer: W,
+    door: &Door,
+    shutdown: &CancellationToken,
+) -> Ended
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut dialogue = Dialogue::new(door);
+    let mut input = BytesMut::new();
+    let ended = converse(
+        &mut reader,
+        &mut writer,
+        &mut dialogue,
+        &mut input,
+        door,
+        shutdown,
+    )
+    .await
+    .unwrap_or(Ended::Broken);
+    match ended {
+        Ended::Broken | Ended::Stalled | Ended::SlowReader => return ended,
+        Ended::Closed | Ended::FrameTooLarge => dialogue.hang_up(),
+        Ended::Shutdown => {
+            // What had arrived was asked in time.
+            while let Some(Ok(1..)) = reader.read_buf(&mut input).now_or_never() {
+                let (taken, rest) = dialogue.take_frames(&input);
+                input.advance(taken);
+                if rest == Rest::Full {
+                    break;
+                }
+            }
+        }
+    }
+    let farewell = say_farewell(&mut writer, &mut dialogue);
+    let heard = tokio::time::timeout(FAREWELL, farewell).await;
+    if ended == Ended::FrameTooLarge && matches!(heard, Ok(Ok(()))) {
+        let _ = tokio::time::timeout(LINGER, linger(&mut reader, &mut writer)).await;
+    }
+    ended
+}
+
+async fn converse<R, W>(
+    reader: &mut R,
+    writer: &mut W,
+    dialogue: &mut Dialogue<'_>,
+    input: &mut BytesMut,
+    door: &Door,
+    shutdown: &CancellationToken,
+) -> io::Result<Ended>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let budget = door.options.write_budget_bytes.unwrap_or(usize::MAX);
+    let mut patience = Patience::new(door.options.partial_frame_timeout);
+    // Kept over all turns: a fresh one would be registered and withdrawn with every read.
+    let shut_down = shutdown.cancelled();
+    tokio::pin!(shut_down);
+    loop {
+        let (taken, rest) = dialogue.take_frames(input);
+        input.advance(taken);
+        dialogue.out.write_ready(writer)?;
+        if dialogue.out.len() > budget {
+            return Ok(Ended::SlowReader);
+        }
+        match rest {
+            Rest::TooLarge => return Ok(Ended::FrameTooLarge),
+            Rest::More => {
+                // Others get their turn between the portions of a long burst.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Rest::Nothing | Rest::Full => make_room(input, 0),
+            Rest::Partial { missing } => make_room(input, missing),
+        }
+        let may_read = rest != Rest::Full || input.len() < HELD_BYTES_MAX;
+        patience.expect(matches!(rest, Rest::Partial { .. }));
+        tokio::select! {
+            () = &mut shut_down => return Ok(Ended::Shutdown),
+            () = patience.over() => return Ok(Ended::Stalled),
+            sent = writer.write(dialogue.out.unsent()), if !dialogue.out.is_empty() => {
+                dialogue.out.taken(sent?)?;
+            }
+            answered = dialogue.parked.next(), if !dialogue.parked.is_empty() => {
+                if let Some(answered) = answered {
+                    dialogue.answer_parked(answered);
+                }
+            }
+            event = next_event(&mut dialogue.events) => match event {
+                Some(event) => dialogue.tell_event(&event),
+                // It fell so far behind that the broker has given it up.
+                None => return Ok(Ended::SlowReader),
+            },
+            read = reader.read_buf(input), if may_read => match read? {
+                0 => return Ok(Ended::Closed),
+                _ => patience.renew(),
+            },
+        }
+    }
+}
+
+/// Makes room for the next read. A large frame gets it as it arrives, doubling, and not because its
+/// header promises so; what a large frame needed is given back after it.
+fn make_room(input: &mut BytesMut, missing: usize) {
+    if input.is_empty() && input.capacity() > KEEP_BYTES {
+        *input = BytesMut::new();
+    }
+    if input.capacity() - input.len() < READ_BYTES_MIN {
+        input.reserve(missing.min(input.len()).max(READ_BYTES));
+    }
+}
+
+async fn next_event(events: &mut Option<Subscription>) -> Option<Arc<PublishedEvent>> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends what has been said, and what is still being answered.
+async fn say_farewell<W>(writer: &mut W, dialogue: &mut Dialogue<'_>) -> io::Result<()>
+where
+    W: AsyncWrite + Unpin,
+{
+    loop {
+        dialogue.out.write_ready(writer)?;
+        if dialogue.out.is_empty() && dialogue.parked.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            sent = writer.write(dialogue.out.unsent()), if !dialogue.out.is_empty() => {
+                dialogue.out.taken(sent?)?;
+            }
+            answered = dialogue.parked.next(), if !dialogue.parked.is_empty() => {
+                if let Some(answered) = answered {
+                    dialogue.answer_parked(answered);
+                }
+            }
+        }
+    }
+}
+
+/// Says that nothing more comes, and passes over what the client still sends.
+async fn linger<R, W>(reader: &mut R, writer: &mut W) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    writer.shutdown().await?;
+    tokio::io::copy(reader, &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
+/// How long a frame may stay incomplete. The timer runs on while bytes arrive and is looked at when it
+/// rings, since setting it again for every read would cost more than the read.
+struct Patience {
+    limit: Option<Duration>,
+    last_byte: Instant,
+    waiting: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    fn new(limit: Option<Duration>) -> Self {
+        Self {
+            limit,
+            last_byte: Instant::now(),
+            waiting: false,
+            timer: None,
+        }
+    }
+
+    /// Says whether a frame is incomplete.
+    fn expect(&mut self, waiting: bool) {
+        self.waiting = waiting;
+    }
+
+    /// Notes that bytes have arrived.
+    fn renew(&mut self) {
+        self.last_byte = Instant::now();
+    }
+
+    /// Ends when an incomplete frame has got no byte for too long.
+    async fn over(&mut self) {
+        let Some(limit) = self.limit.filter(|_| self.waiting) else {
+            return std::future::pending().await;
+        };
+        let mut deadline = self.last_byte + limit;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        loop {
+            timer.as_mut().await;
+            deadline = self.last_byte + limit;
+            if Instant::now() >= deadline {
+                return;
+            }
+            timer.as_mut().reset(deadline);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What a connection may hold, and what happens at its limits.
+
+use super::*;
+use crate::command::Reply;
+use crate::engine::Payload;
+use crate::server::FrameLimit;
+use crate::server::parked::PARKED_MAX;
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_disconnected_at_its_budget() {
+    let server = Server::with(ServerOptions {
+        write_budget_bytes: Some(1_000_000),
+        ..ServerOptions::default()
+    });
+    let (mut slow, mut other) = (server.connect(), server.connect());
+    let data = "x".repeat(100_000);
+    other
+        .ask(json!({"cmd": "PUSH", "queue": "q", "jobId": "large", "data": data}))
+        .await;
+    for _ in 0..30 {
+        slow.send(&json!({"cmd": "GetJob", "id": "large"})).await;
+    }
+    assert_eq!(soon(slow.session).await.unwrap(), Ended::SlowReader);
+    other.ping().await;
+}
+
+#[tokio::test]
+async fn events_count_against_the_budget() {
+    let server = Server::with(ServerOptions {
+        write_budget_bytes: Some(200_000),
+        ..ServerOptions::default()
+    });
+    let (mut slow, mut other) = (server.connect(), server.connect());
+    slow.ask(json!({"cmd": "SubscribeEvents", "queue": "q"}))
+        .await;
+    let jobs = vec![json!({}); 1_000];
+    for _ in 0..5 {
+        other
+            .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs}))
+            .await;
+    }
+    assert_eq!(soon(slow.session).await.unwrap(), Ended::SlowReader);
+    other.ping().await;
+}
+
+#[tokio::test]
+async fn hard_w5_frames_stay_whole_for_a_slow_reader() {
+    let server = Server::new();
+    let (mut slow, mut other) = (server.connect(), server.connect());
+    let data = "x".repeat(10_000);
+    other
+        .ask(json!({"cmd": "PUSH", "queue": "q", "jobId": "j", "data": data}))
+        .await;
+    for index in 0..200 {
+        slow.send(&json!({"cmd": "GetJob", "id": "j", "reqId": index}))
+            .await;
+    }
+    other.ping().await;
+    let mut received = Vec::new();
+    let mut next = 0;
+    while next < 200 {
+        let mut piece = [0; 777];
+        let read = soon(slow.stream.read(&mut piece)).await.unwrap();
+        received.extend_from_slice(&piece[..read]);
+        while let Front::Frame { body, rest } = frame::front(&received) {
+            let reply: Json = rmp_serde::from_slice(body).unwrap();
+            assert_eq!(
+                (&reply["job"]["data"], &reply["reqId"]),
+                (&json!(data), &json!(next))
+            );
+            next += 1;
+            received = rest.to_vec();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_oversized_frame_is_answered_and_ends_the_connection() {
+    let server = Server::new();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let mut wire = frame(&json!({"cmd": "PUSH", "queue": "q", "reqId": "1"}));
+    wire.extend([4, 0, 0, 1]);
+    client.send_bytes(&wire).await;
+    assert_eq!(client.reply().await["reqId"], "1");
+    let text = "Frame too large: 67108865 bytes exceeds maximum 67108864";
+    assert_eq!(client.reply().await, json!({"ok": false, "error": text}));
+    assert_eq!(client.ended().await, Ended::FrameTooLarge);
+    other.ping().await;
+}
+
+#[tokio::test]
+async fn only_an_incomplete_frame_runs_out_of_time() {
+    let timeout = |ms| ServerOptions {
+        partial_frame_timeout: Some(Duration::from_millis(ms)),
+        ..ServerOptions::default()
+    };
+    let (quick, slow) = (Server::with(timeout(100)), Server::with(timeout(150)));
+    // The end of a connection to the quick server is the clock: 100 ms have passed.
+    let a_while = || async {
+        let mut clock = quick.connect();
+        clock.send_bytes(&[0, 0]).await;
+        assert_eq!(clock.ended().await, Ended::Stalled);
+    };
+    let mut idle = quick.connect();
+    idle.ping().await;
+    let mut dribbling = slow.connect();
+    let wire = frame(&json!({"cmd": "Ping", "reqId": "late"}));
+    let (first, rest) = wire.split_at(3);
+    let (second, third) = rest.split_at(5);
+    for piece in [first, second, third] {
+        dribbling.send_bytes(piece).await;
+        a_while().await;
+    }
+    assert_eq!(dribbling.reply().await["reqId"], "late");
+    idle.ping().await;
+}
+
+#[tokio::test]
+async fn frames_above_the_limit_are_refused_and_do_not_count() {
+    let window = Duration::from_secs(600);
+    let server = Server::with(ServerOptions {
+        frame_limit: Some(FrameLimit { frames: 3, window }),
+        ..ServerOptions::default()
+    });
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for _ in 0..3 {
+        client.ping().await;
+    }
+    let refused = client.ask(json!({"cmd": "Ping", "reqId": "4"})).await;
+    assert_eq!(
+        refused,
+        json!({"ok": false, "error": "Rate limit exceeded", "reqId": "4"})
+    );
+    let refused = client.ask(json!({"cmd": "Ping", "reqId": 4})).await;
+    assert_eq!(
+        refused,
+        json!({"ok": false, "error": "Rate limit exceeded"})
+    );
+    client.send_bytes(&raw_frame(&[0xc1])).await;
+    assert_eq!(
+        client.reply().await,
+        json!({"ok": false, "error": "Rate limit exceeded"})
+    );
+    other.ping().await;
+}
+
+#[tokio::test]
+async fn a_connection_carries_many_waits_and_reads_on_when_one_ends() {
+    let server = Server::new();
+    let (mut client, mut producer) = (server.connect(), server.connect());
+    let pull =
+        |id: usize| frame(&json!({"cmd": "PULL", "queue": "q", "timeout": 60_000, "reqId": id}));
+    let nearly_all: Vec<u8> = (0..PARKED_MAX - 1).flat_map(pull).collect();
+    client.send_bytes(&nearly_all).await;
+    client.ping().await;
+    // The last wait fills the limit, and the question behind it stays unread.
+    let mut wire = pull(PARKED_MAX - 1);
+    wire.extend(frame(
+        &json!({"cmd": "GetState", "id": "x", "reqId": "behind"}),
+    ));
+    client.send_bytes(&wire).await;
+    producer
+        .ask(json!({"cmd": "PUSH", "queue": "q", "jobId": "j"}))
+        .await;
+    let pulled = client.reply().await;
+    assert_eq!(
+        (&pulled["reqId"], &pulled["job"]["id"]),
+        (&json!(0), &json!("j"))
+    );
+    assert_eq!(client.reply().await["reqId"], "behind");
+}
+
+#[tokio::test]
+async fn a_client_full_of_waits_is_seen_leaving() {
+    let server = Server::new();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for index in 0..PARKED_MAX + 10 {
+        client
+            .send(&json!({"cmd": "PULL", "queue": "q", "timeout": 60_000, "reqId": index}))
+            .await;
+    }
+    assert_eq!(client.leave().await, Ended::Closed);
+    other
+        .ask(json!({"cmd": "PUSH", "queue": "q", "jobId": "j"}))
+        .await;
+    assert_eq!(
+        other.ask(json!({"cmd": "PULL", "queue": "q"})).await["job"]["id"],
+        "j"
+    );
+}
+
+#[tokio::test]
+async fn jobs_that_no_reply_can_carry_go_back() {
+    // Two of these do not fit into a frame; no job may be that large, but many together can.
+    let broker = Fake::new(|broker, caller, command| {
+        let Command::Pull(_) = command else {
+            return None;
+        };
+        let mut submitted = broker.submit_one(caller, command.clone());
+        if let Submitted::Done(Ok(Reply::Pulled(deliveries))) = &mut submitted {
+            for delivery in deliveries {
+                delivery.job.data = Some(Payload::new(&vec![0xc0; 40_000_000]));
+            }
+        }
+        Some(submitted)
+    });
+    let server = Server::on(broker, ServerOptions::default());
+    let mut client = server.connect();
+    let jobs = json!([{"customId": "a"}, {"customId": "b"}]);
+    client
+        .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs}))
+        .await;
+    let pull = json!({"cmd": "PULLB", "queue": "q", "count": 2, "owner": "w", "reqId": "1"});
+    let text = "Reply too large: exceeds maximum 67108864";
+    assert_eq!(
+        client.ask(pull).await,
+        json!({"ok": false, "error": text, "reqId": "1"})
+    );
+    for id in ["a", "b"] {
+        let state = client.ask(json!({"cmd": "GetState", "id": id})).await;
+        assert_eq!(state["state"], "waiting");
+    }
+}

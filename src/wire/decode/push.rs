@@ -1,0 +1,222 @@
+//! `PUSH` and `PUSHB` (tcp protocol sections 6.2 and 8).
+//!
+//! The values of options are checked by [`JobDraft::check`]; here they are only collected, and what
+//! belongs to jobs that depend on others, repeat, or form groups is refused.
+
+use crate::command::draft::{BackoffDraft, JobDraft, Number};
+use crate::command::payload::{self, Value};
+use crate::command::{Add, AddMany, ArgumentError, CommandError, bounds};
+use crate::engine::NewJob;
+
+use super::{Decoded, Decoder, ask};
+use crate::wire::fields::{Fields, is_positive_safe_integer, set_value, text};
+use crate::wire::shape::Shape;
+
+/// Characters (UTF-16 units) of a group id.
+const GROUP_ID_MAX: usize = 256;
+
+/// Where the two commands differ in how they carry one job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The whole command is the job.
+    Single,
+    /// An entry of a batch.
+    Entry,
+}
+
+pub(super) fn push(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
+    let queue = decoder.queue(fields)?;
+    let job = job(fields, Form::Single)?;
+    let outcome = fields.is_true("outcome");
+    ask(Add { queue, job }, Shape::Push { outcome })
+}
+
+pub(super) fn push_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
+    let queue = decoder.queue(fields)?;
+    let entries = fields.batch("jobs")?;
+    let mut jobs = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.enumerate() {
+        let checked = Fields::of(entry)
+            .ok_or(ArgumentError::NotObject("job"))
+            .and_then(|fields| job(&fields, Form::Entry));
+        match checked {
+            Ok(job) => jobs.push(job),
+            Err(error) => return Err(CommandError::BatchEntry { index, error }),
+        }
+    }
+    let outcome = fields.is_true("outcome");
+    ask(AddMany { queue, jobs }, Shape::PushMany { outcome })
+}
+
+fn job(fields: &Fields<'_>, form: Form) -> Result<NewJob, ArgumentError> {
+    let mut draft = JobDraft {
+        data: fields.raw("data"),
+        ..JobDraft::default()
+    };
+    let name = fields.raw("name");
+    // Only an edited map lives here; untouched data stays where it came.
+    let without_name;
+    match (name, draft.data) {
+        // What is no text is as bad as an empty name, and refused where that is.
+        (Some(name), _) => draft.name = Some(text(name).unwrap_or_default()),
+        (None, Some(data)) => {
+            draft.name = payload::text_entry(data, "name");
+            if draft.name.is_some() {
+                without_name = payload::without_key(data, "name");
+                draft.data = Some(&without_name);
+            }
+        }
+        (None, None) => {}
+    }
+    let checked = check(fields, form, &mut draft);
+    match (checked, form, draft.name) {
+        // An entry of a batch looks at its name before anything else, a single push after it.
+        (Err(error), Form::Entry, Some(name)) => {
+            bounds::job_name(name)?;
+            Err(error)
+        }
+        (checked, ..) => checked,
+    }
+}
+
+fn check<'a>(
+    fields: &Fields<'a>,
+    form: Form,
+    draft: &mut JobDraft<'a>,
+) -> Result<NewJob, ArgumentError> {
+    // Most jobs have no option at all, and looking for thirty of them costs more than the rest.
+    let plain = match form {
+        Form::Single => ["cmd", "reqId", "queue", "name", "data"].as_slice(),
+        Form::Entry => ["name", "data"].as_slice(),
+    };
+    if fields.only(plain) {
+        return draft.check();
+    }
+    check_group(fields, draft)?;
+    options(fields, form, draft)?;
+    match draft.check() {
+        // Dependencies come after the options and before the name.
+        Ok(job) => check_unsupported(fields, draft).map(|()| job),
+        Err(ArgumentError::JobName) => {
+            check_unsupported(fields, draft)?;
+            Err(ArgumentError::JobName)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The group id comes between data and options, and nil is no text for it.
+fn check_group(fields: &Fields<'_>, draft: &JobDraft<'_>) -> Result<(), ArgumentError> {
+    let Some(raw) = fields.raw("groupId") else {
+        return Ok(());
+    };
+    draft.check_data()?;
+    let Some(group) = text(raw) else {
+        return Err(ArgumentError::NotText("groupId"));
+    };
+    if group.is_empty() {
+        Err(ArgumentError::EmptyText("groupId"))
+    } else if group.encode_utf16().count() > GROUP_ID_MAX {
+        let (field, max) = ("groupId", GROUP_ID_MAX);
+        Err(ArgumentError::TextTooLong { field, max })
+    } else if group.contains('\0') {
+        Err(ArgumentError::NulInText("groupId"))
+    } else {
+        Err(ArgumentError::Unsupported("groupId"))
+    }
+}
+
+fn options<'a>(
+    fields: &Fields<'a>,
+    form: Form,
+    draft: &mut JobDraft<'a>,
+) -> Result<(), ArgumentError> {
+    draft.custom_id = custom_id(fields, form)?;
+    draft.priority = fields.number_or_text("priority");
+    draft.delay = fields.number_or_text("delay");
+    draft.timeout = fields.number_or_text("timeout");
+    draft.max_attempts = fields.number_or_text("maxAttempts");
+    draft.backoff = backoff(fields);
+    draft.ttl = fields.number_or_text("ttl");
+    draft.stall_timeout = fields.number_or_text("stallTimeout");
+    draft.timestamp = fields.number_or_text("timestamp");
+    draft.stack_trace_limit = fields.number_or_text("stackTraceLimit");
+    draft.keep_logs = fields.number_or_text("keepLogs");
+    draft.size_limit = fields.number_or_text("sizeLimit");
+    if let Some(dedup) = fields.raw("dedup").and_then(Fields::of) {
+        draft.dedup_ttl = dedup.number_or_text("ttl");
+        draft.dedup_extend = dedup.truthy("extend");
+        draft.dedup_replace = dedup.truthy("replace");
+    }
+    draft.debounce_ttl = fields.number_or_text("debounceTtl");
+    draft.debounce_id = fields.text("debounceId")?;
+    draft.unique_key = fields.text("uniqueKey")?;
+    draft.parent_id = fields.text("parentId")?;
+    draft.tags = fields.texts("tags")?;
+    draft.lifo = fields.truthy("lifo");
+    draft.remove_on_complete = fields.truthy("removeOnComplete");
+    draft.remove_on_fail = fields.truthy("removeOnFail");
+    draft.durable = fields.truthy("durable");
+    draft.fail_parent_on_failure = fields.truthy("failParentOnFailure");
+    draft.remove_dependency_on_failure = fields.truthy("removeDependencyOnFailure");
+    draft.continue_parent_on_failure = fields.truthy("continueParentOnFailure");
+    draft.ignore_dependency_on_failure = fields.truthy("ignoreDependencyOnFailure");
+    Ok(())
+}
+
+fn custom_id<'a>(fields: &Fields<'a>, form: Form) -> Result<Option<&'a str>, ArgumentError> {
+    let field = match form {
+        Form::Single => "jobId",
+        Form::Entry => "customId",
+    };
+    match fields.value(field) {
+        None => Ok(None),
+        Some(Value::Str(bytes)) => std::str::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| ArgumentError::CustomIdUnicode),
+        Some(_) => Err(ArgumentError::NotText(field)),
+    }
+}
+
+fn backoff(fields: &Fields<'_>) -> BackoffDraft {
+    match fields
+        .raw("backoff")
+        .and_then(|raw| Some((raw, set_value(raw)?)))
+    {
+        None => BackoffDraft::Absent,
+        Some((raw, Value::Map(_))) => match Fields::of(raw) {
+            Some(backoff) => BackoffDraft::Object {
+                fixed: backoff.value("type") == Some(Value::Str(b"fixed")),
+                delay: backoff.number_or_text("delay"),
+                max_delay: backoff.number_or_text("maxDelay"),
+            },
+            None => BackoffDraft::Number(Number::NotNumber),
+        },
+        Some(_) => BackoffDraft::Number(fields.number_or_text("backoff")),
+    }
+}
+
+/// What later versions will take. A parent's id alone is only stored; together with the keys that link
+/// to a parent it would have to be found.
+fn check_unsupported(fields: &Fields<'_>, draft: &JobDraft<'_>) -> Result<(), ArgumentError> {
+    match fields.number_or_text("groupMaxSize") {
+        Number::Absent => {}
+        Number::Value(size) if is_positive_safe_integer(size) => {}
+        _ => return Err(ArgumentError::NotPositiveInteger("group.maxSize")),
+    }
+    if fields.value("repeat").is_some() {
+        return Err(ArgumentError::Unsupported("repeat"));
+    }
+    for edges in ["dependsOn", "childrenIds"] {
+        if fields.holds_any(edges) {
+            return Err(ArgumentError::Unsupported(edges));
+        }
+    }
+    if let (Some(parent), Some(data)) = (draft.parent_id, draft.data)
+        && payload::text_entry(data, "__parentId") == Some(parent)
+        && payload::text_entry(data, "__parentQueue").is_some_and(|queue| !queue.is_empty())
+    {
+        return Err(ArgumentError::Unsupported("parentId"));
+    }
+    Ok(())
+}

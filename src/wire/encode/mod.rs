@@ -1,0 +1,184 @@
+//! From an answer of the broker to the bytes of a reply.
+//!
+//! Every reply is one map: `ok`, what the command answers, and the request's identity byte for byte. A
+//! key without a value is left out where the protocol says absent, and nil where it says nil (tcp
+//! protocol section 3.2). Payloads are copied as they are.
+
+mod job;
+mod outcome;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use crate::command::payload::Writer;
+use crate::command::{CommandError, Reply};
+use crate::engine::Millis;
+
+use super::envelope::ReqId;
+use super::shape::Shape;
+
+/// The text of a refusal.
+pub(super) type Refusal = Cow<'static, str>;
+
+/// Writes the map of a reply. Nothing is written when it is refused.
+///
+/// # Errors
+/// The text of the refusal.
+pub(super) fn reply(
+    out: &mut Vec<u8>,
+    req_id: &ReqId,
+    shape: &Shape,
+    answer: &Result<Reply, CommandError>,
+    now: fn() -> Millis,
+) -> Result<(), Refusal> {
+    let reply = match answer {
+        Ok(reply) => reply,
+        Err(error) => return Err(error.to_string().into()),
+    };
+    let success = Success { out, req_id };
+    match outcome::write(success, shape, reply) {
+        Tried::Written(result) => result,
+        Tried::NotMine(success) => match query::write(success, shape, reply, now) {
+            Tried::Written(result) => result,
+            // The broker answered something else than it was asked: a fault of ours.
+            Tried::NotMine(_) => Err(CommandError::Internal.to_string().into()),
+        },
+    }
+}
+
+/// What a family of replies did with an answer.
+enum Tried<'a> {
+    Written(Result<(), Refusal>),
+    NotMine(Success<'a>),
+}
+
+/// A reply that has not begun: whether it succeeds decides what is written first.
+pub(super) struct Success<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) req_id: &'a ReqId,
+}
+
+impl<'a> Success<'a> {
+    /// Begins the map; that many entries must follow.
+    pub(super) fn with(self, entries: usize) -> Entries<'a> {
+        let raw = self.req_id.raw();
+        let mut map = Entries::new(self.out);
+        map.header(1 + usize::from(raw.is_some()) + entries);
+        map.bool("ok", true);
+        if let Some(raw) = raw {
+            map.raw("reqId", raw);
+        }
+        map
+    }
+
+    /// The whole reply of a command that has nothing to say.
+    pub(super) fn nothing(self) {
+        self.with(0);
+    }
+
+    /// Begins a reply whose payload stands under `data`; that many entries of it must follow.
+    pub(super) fn data(self, entries: usize) -> Entries<'a> {
+        let mut map = self.with(1);
+        map.nested("data", entries);
+        map
+    }
+}
+
+/// Entries of a map under construction: keys with their values.
+pub(super) struct Entries<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// The value side, for whatever has no method here.
+    pub(super) fn key(&mut self, key: &str) -> Writer<'_> {
+        let mut writer = Writer::new(self.out);
+        writer.text(key);
+        writer
+    }
+
+    /// The buffer, for values that write themselves.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// The header of a map that stands where a value is expected.
+    pub(super) fn header(&mut self, entries: usize) {
+        Writer::new(self.out).map(entries);
+    }
+
+    /// A map as value; that many entries must follow.
+    pub(super) fn nested(&mut self, key: &str, entries: usize) {
+        self.key(key).map(entries);
+    }
+
+    pub(super) fn bool(&mut self, key: &str, value: bool) {
+        self.key(key).bool(value);
+    }
+
+    pub(super) fn nil(&mut self, key: &str) {
+        self.key(key).nil();
+    }
+
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        self.key(key).text(value);
+    }
+
+    pub(super) fn number(&mut self, key: &str, value: f64) {
+        self.key(key).number(value);
+    }
+
+    pub(super) fn time(&mut self, key: &str, value: Millis) {
+        self.key(key).integer(value);
+    }
+
+    pub(super) fn count(&mut self, key: &str, value: usize) {
+        self.key(key)
+            .integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn raw(&mut self, key: &str, value: &[u8]) {
+        self.key(key).raw(value);
+    }
+
+    pub(super) fn text_or_nil(&mut self, key: &str, value: Option<&str>) {
+        match value {
+            Some(value) => self.text(key, value),
+            None => self.nil(key),
+        }
+    }
+
+    pub(super) fn number_or_nil(&mut self, key: &str, value: Option<f64>) {
+        match value {
+            Some(value) => self.number(key, value),
+            None => self.nil(key),
+        }
+    }
+
+    pub(super) fn time_or_nil(&mut self, key: &str, value: Option<Millis>) {
+        match value {
+            Some(value) => self.time(key, value),
+            None => self.nil(key),
+        }
+    }
+
+    /// A text as item of an array that has begun.
+    pub(super) fn item(&mut self, value: &str) {
+        Writer::new(self.out).text(value);
+    }
+
+    /// A list of texts.
+    pub(super) fn texts<T: AsRef<str>>(&mut self, key: &str, values: &[T]) {
+        let mut writer = self.key(key);
+        writer.array(values.len());
+        for value in values {
+            writer.text(value.as_ref());
+        }
+    }
+}

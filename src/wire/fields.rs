@@ -1,0 +1,320 @@
+//! The entries of one command map, found by name.
+//!
+//! One pass collects keys and raw values without allocating for the maps that clients send; values are
+//! looked at when a field is asked for. JavaScript's `undefined` (extension 0) counts as not there,
+//! nil as not set unless a field says otherwise (tcp protocol section 3.1). Of a repeated key the last
+//! one counts, as it does for clients that decode into an object.
+
+use std::sync::Arc;
+
+use crate::command::draft::Number;
+use crate::command::payload::{self, Reader, Value};
+use crate::command::{ArgumentError, QueueName, bounds};
+use crate::engine::{JobId, TokenGiven};
+
+/// Entries kept in place; more go to the heap.
+const INLINE: usize = 16;
+
+/// Entries of one map; no command has a tenth of them, and each costs memory.
+const ENTRIES_MAX: u32 = 1_024;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+/// The entries of a map whose keys are strings; other keys are passed over.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    inline: [Entry<'a>; INLINE],
+    len: usize,
+    more: Vec<Entry<'a>>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads the entries that follow the header of a map. `None` when the bytes end early, or when there
+    /// are more than [`ENTRIES_MAX`].
+    pub(super) fn read(reader: &mut Reader<'a>, entries: u32) -> Option<Self> {
+        if entries > ENTRIES_MAX {
+            return None;
+        }
+        let mut fields = Self {
+            inline: [Entry::default(); INLINE],
+            len: 0,
+            more: Vec::new(),
+        };
+        for _ in 0..entries {
+            let key = reader.skip().ok()?;
+            let value = reader.skip().ok()?;
+            if let Ok(Value::Str(key)) = Reader::new(key).read() {
+                fields.push(Entry { key, value });
+            }
+        }
+        Some(fields)
+    }
+
+    /// Reads a value that must be a map.
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        match reader.read() {
+            Ok(Value::Map(entries)) => Self::read(&mut reader, entries),
+            _ => None,
+        }
+    }
+
+    fn push(&mut self, entry: Entry<'a>) {
+        match self.inline.get_mut(self.len) {
+            Some(slot) => {
+                *slot = entry;
+                self.len += 1;
+            }
+            None => self.more.push(entry),
+        }
+    }
+
+    /// The bytes of a field; nil is a value here.
+    pub(super) fn raw(&self, name: &str) -> Option<&'a [u8]> {
+        let inline = self.inline.get(..self.len).unwrap_or_default();
+        let newest_first = self.more.iter().rev().chain(inline.iter().rev());
+        let value = newest_first
+            .into_iter()
+            .find(|entry| entry.key == name.as_bytes())?
+            .value;
+        // The marker of a one-byte extension decides before anything is parsed.
+        let absent = Reader::new(value)
+            .read()
+            .is_ok_and(|value| value.is_absent());
+        (!absent).then_some(value)
+    }
+
+    /// A field that is set: there, and not nil.
+    pub(super) fn value(&self, name: &str) -> Option<Value<'a>> {
+        self.raw(name).and_then(set_value)
+    }
+
+    /// A text, if it is set.
+    ///
+    /// # Errors
+    /// When it is something else, or not UTF-8.
+    pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a str>, ArgumentError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(value) => match value.as_text() {
+                Some(text) => Ok(Some(text)),
+                None => Err(ArgumentError::NotText(name)),
+            },
+        }
+    }
+
+    /// A text of which nothing but its words matters (an error, a log line): what is no string is shown
+    /// as JSON rather than refused, since a report must not be lost for it.
+    ///
+    /// # Errors
+    /// When it is a string that is not UTF-8.
+    pub(super) fn prose(&self, name: &'static str) -> Result<Option<Arc<str>>, ArgumentError> {
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        match set_value(raw) {
+            None => Ok(None),
+            Some(Value::Str(bytes)) => match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(Some(text.into())),
+                Err(_) => Err(ArgumentError::NotText(name)),
+            },
+            Some(_) => Ok(Some(payload::to_json(raw).into())),
+        }
+    }
+
+    /// The id of a job. One that is not sent is empty, and no job has that id.
+    ///
+    /// # Errors
+    /// When it is not text.
+    pub(super) fn id(&self, name: &'static str) -> Result<JobId, ArgumentError> {
+        Ok(JobId::from_text(self.text(name)?.unwrap_or_default()))
+    }
+
+    /// A queue that may have any name, since the command only looks for what is there.
+    ///
+    /// # Errors
+    /// When it is not text.
+    pub(super) fn any_queue(&self) -> Result<QueueName, ArgumentError> {
+        Ok(QueueName::lenient(self.text("queue")?.unwrap_or_default()))
+    }
+
+    /// The text of a queue name that will be checked: what is no text is as wrong as a bad character.
+    pub(super) fn queue_text(&self) -> Result<&'a str, ArgumentError> {
+        match self.value("queue") {
+            None => Err(ArgumentError::QueueRequired),
+            Some(value) => value.as_text().ok_or(ArgumentError::QueueInvalid),
+        }
+    }
+
+    /// The proof of a delivery. What is not text proves nothing.
+    pub(super) fn token(&self) -> TokenGiven {
+        self.value("token").map_or(TokenGiven::None, token)
+    }
+
+    /// A number; a text is none.
+    pub(super) fn number(&self, name: &str) -> Number {
+        self.value(name).map_or(Number::Absent, number)
+    }
+
+    /// A number, or a text that is one: the rule for job options (tcp protocol section 8).
+    pub(super) fn number_or_text(&self, name: &str) -> Number {
+        match self.value(name) {
+            Some(Value::Str(bytes)) => {
+                std::str::from_utf8(bytes).map_or(Number::NotNumber, Number::from_text)
+            }
+            Some(value) => number(value),
+            None => Number::Absent,
+        }
+    }
+
+    /// Whether JavaScript would take the field as true.
+    pub(super) fn truthy(&self, name: &str) -> bool {
+        self.value(name).is_some_and(|value| !is_falsy(&value))
+    }
+
+    /// Whether the field is the value true, as commands demand that delete something for it.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.value(name) == Some(Value::Bool(true))
+    }
+
+    /// A list, if it is set; at most `max` items.
+    ///
+    /// # Errors
+    /// When it is something else, or longer.
+    pub(super) fn list(
+        &self,
+        name: &'static str,
+        max: usize,
+    ) -> Result<Option<List<'a>>, ArgumentError> {
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(raw);
+        match reader.read() {
+            Ok(Value::Nil) => Ok(None),
+            Ok(Value::Array(left)) if left as usize > max => {
+                Err(ArgumentError::TooMany { field: name, max })
+            }
+            Ok(Value::Array(left)) => Ok(Some(List { reader, left })),
+            _ => Err(ArgumentError::NotList(name)),
+        }
+    }
+
+    /// A list that must be there, of at most [`bounds::BATCH_MAX`] items.
+    ///
+    /// # Errors
+    /// When it is missing, something else, or longer.
+    pub(super) fn batch(&self, name: &'static str) -> Result<List<'a>, ArgumentError> {
+        self.list(name, bounds::BATCH_MAX)?
+            .ok_or(ArgumentError::NotList(name))
+    }
+
+    /// A list of texts; empty when it is not set.
+    ///
+    /// # Errors
+    /// When it is no list, too long, or holds something else.
+    pub(super) fn texts(&self, name: &'static str) -> Result<Vec<&'a str>, ArgumentError> {
+        let Some(list) = self.list(name, bounds::LABELS_MAX)? else {
+            return Ok(Vec::new());
+        };
+        list.map(|item| text(item).ok_or(ArgumentError::NotText(name)))
+            .collect()
+    }
+
+    /// Whether all keys are among these.
+    pub(super) fn only(&self, names: &[&str]) -> bool {
+        let inline = self.inline.get(..self.len).unwrap_or_default();
+        let known = |entry: &Entry<'_>| names.iter().any(|name| name.as_bytes() == entry.key);
+        self.more.is_empty() && inline.iter().all(known)
+    }
+
+    /// Whether a list is set and holds anything; what is no list counts as something.
+    pub(super) fn holds_any(&self, name: &str) -> bool {
+        !matches!(self.value(name), None | Some(Value::Array(0)))
+    }
+}
+
+/// The items of a list, each by its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct List<'a> {
+    reader: Reader<'a>,
+    left: u32,
+}
+
+impl List<'_> {
+    /// Items still to come.
+    pub(super) const fn len(&self) -> usize {
+        self.left as usize
+    }
+}
+
+impl<'a> Iterator for List<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        self.reader.skip().ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.len()))
+    }
+}
+
+/// The header of a value; `None` for nil and for `undefined`.
+pub(super) fn set_value(raw: &[u8]) -> Option<Value<'_>> {
+    match Reader::new(raw).read() {
+        Ok(Value::Nil) | Err(_) => None,
+        Ok(value) if value.is_absent() => None,
+        Ok(value) => Some(value),
+    }
+}
+
+/// The text of an item, if it is one.
+pub(super) fn text(raw: &[u8]) -> Option<&str> {
+    Reader::new(raw).read_text().ok()
+}
+
+/// The proof that a set value gives.
+pub(super) fn token(value: Value<'_>) -> TokenGiven {
+    value
+        .as_text()
+        .map_or(TokenGiven::Malformed, TokenGiven::from_text)
+}
+
+/// A set value as a number.
+pub(super) fn number(value: Value<'_>) -> Number {
+    value.as_f64().map_or(Number::NotNumber, Number::Value)
+}
+
+/// How many of something a client wants: fractions count down, less than nothing is nothing, and
+/// `None` is no answer.
+///
+/// # Errors
+/// When it is no number.
+pub(super) fn count(given: Number, field: &'static str) -> Result<Option<usize>, ArgumentError> {
+    match given {
+        Number::Absent => Ok(None),
+        Number::Value(value) if !value.is_nan() => Ok(Some(value as usize)),
+        _ => Err(ArgumentError::NotNumber(field)),
+    }
+}
+
+/// Whether the number is whole and from 1 to 2^53 - 1.
+pub(super) fn is_positive_safe_integer(value: f64) -> bool {
+    const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
+    value.fract() == 0.0 && (1.0..=SAFE_MAX).contains(&value)
+}
+
+/// Whether JavaScript would take the value as false.
+pub(super) fn is_falsy(value: &Value<'_>) -> bool {
+    match value {
+        Value::Nil | Value::Bool(false) | Value::Int(0) | Value::Str([]) => true,
+        Value::Float(float) => *float == 0.0 || float.is_nan(),
+        value => value.is_absent(),
+    }
+}

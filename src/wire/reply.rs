@@ -1,0 +1,99 @@
+//! Replies as frames: the one place where a reply gets its length.
+//!
+//! A reply that no frame can hold becomes a refusal that says so, since a longer one would cost the
+//! client its connection.
+
+use crate::command::bounds::FRAME_MAX;
+use crate::command::{CommandError, Reply};
+use crate::engine::Millis;
+
+use super::encode::{self, Entries, Success};
+use super::envelope::ReqId;
+use super::frame;
+use super::shape::Shape;
+
+/// The protocol spoken here (tcp protocol section 5).
+const PROTOCOL_VERSION: i64 = 3;
+
+/// Appends the reply to a command. `now` is asked only for replies that show an age. The answer is
+/// whether the reply fitted into a frame.
+pub fn answer(
+    out: &mut Vec<u8>,
+    req_id: &ReqId,
+    shape: &Shape,
+    answer: &Result<Reply, CommandError>,
+    now: fn() -> Millis,
+) -> bool {
+    let mut refusal = None;
+    let fits = frame::append(out, |out| {
+        refusal = encode::reply(out, req_id, shape, answer, now).err();
+        if let Some(text) = &refusal {
+            refused(out, req_id, text);
+        }
+    });
+    if !fits {
+        too_large(out, req_id);
+    }
+    fits
+}
+
+/// Appends a refusal.
+pub fn refuse(out: &mut Vec<u8>, req_id: &ReqId, text: &str) {
+    if !frame::append(out, |out| refused(out, req_id, text)) {
+        too_large(out, req_id);
+    }
+}
+
+/// Appends the reply that has nothing to say but yes.
+pub fn done(out: &mut Vec<u8>, req_id: &ReqId) {
+    success(out, req_id, |success| {
+        success.with(0);
+    });
+}
+
+/// Appends the reply to `Hello`.
+pub fn hello(out: &mut Vec<u8>, req_id: &ReqId) {
+    success(out, req_id, |success| {
+        let mut map = success.with(4);
+        map.key("protocolVersion").integer(PROTOCOL_VERSION);
+        map.texts("capabilities", &["pipelining", "separate-job-name"]);
+        map.text("server", "bunqueue");
+        map.text("version", env!("CARGO_PKG_VERSION"));
+    });
+}
+
+/// Appends the reply to `Ping`, sent at `now`.
+pub fn pong(out: &mut Vec<u8>, req_id: &ReqId, now: Millis) {
+    success(out, req_id, |success| {
+        let mut data = success.data(2);
+        data.bool("pong", true);
+        data.time("time", now);
+    });
+}
+
+fn success(out: &mut Vec<u8>, req_id: &ReqId, write: impl FnOnce(Success<'_>)) {
+    if !frame::append(out, |out| write(Success { out, req_id })) {
+        too_large(out, req_id);
+    }
+}
+
+fn refused(out: &mut Vec<u8>, req_id: &ReqId, text: &str) {
+    let raw = req_id.raw();
+    let mut map = Entries::new(out);
+    map.header(2 + usize::from(raw.is_some()));
+    map.bool("ok", false);
+    map.text("error", text);
+    if let Some(raw) = raw {
+        map.raw("reqId", raw);
+    }
+}
+
+/// Only an identity that fills a frame by itself is not repeated here.
+fn too_large(out: &mut Vec<u8>, req_id: &ReqId) {
+    let text = format!("Reply too large: exceeds maximum {FRAME_MAX}");
+    for req_id in [req_id, &ReqId::NONE] {
+        if frame::append(out, |out| refused(out, req_id, &text)) {
+            return;
+        }
+    }
+}

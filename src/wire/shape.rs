@@ -1,0 +1,127 @@
+//! How a reply goes onto the wire.
+//!
+//! Several commands of the protocol share one command of the seam and differ in their answers only; the
+//! shape carries that difference, and what the answer has to repeat from the request.
+
+use crate::command::QueueName;
+use crate::engine::{Bucket, JobId};
+
+/// The form of the reply to one request; the names are those of the protocol's commands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// `PUSH`
+    Push {
+        /// The client asked how the job came to be.
+        outcome: bool,
+    },
+    /// `PUSHB`
+    PushMany {
+        /// The client asked how the jobs came to be.
+        outcome: bool,
+    },
+    /// `PULL`
+    Pull {
+        /// The pull named an owner, so the reply has a token.
+        owned: bool,
+    },
+    /// `PULLB`
+    PullMany {
+        /// The pull named an owner, so the reply has tokens.
+        owned: bool,
+    },
+    /// `ACK` and `FAIL`
+    Report,
+    /// `ACKB`, with the ids in the order of the request.
+    ReportMany(Vec<JobId>),
+    /// `ExtendLock`
+    ExtendLock,
+    /// `ExtendLocks`
+    ExtendLocks,
+    /// `JobHeartbeat`
+    JobHeartbeat,
+    /// `JobHeartbeatB`
+    JobHeartbeatMany,
+    /// A change to one job.
+    Change(ChangeOf),
+    /// `PromoteJobs`
+    Promoted,
+    /// `GetProgress`
+    GetProgress,
+    /// `GetLogs`
+    GetLogs {
+        /// Index of the first line wanted.
+        start: Option<f64>,
+        /// Index of the last line wanted.
+        end: Option<f64>,
+    },
+    /// `{ok}` and nothing else.
+    Done,
+    /// `GetResult`, with the id as the client sent it.
+    GetResult(Option<JobId>),
+    /// `GetState`, with the id as the client sent it.
+    GetState(Option<JobId>),
+    /// `WaitJob`
+    WaitJob,
+    /// `GetJob`
+    GetJob,
+    /// `GetJobByCustomId`
+    GetJobByCustomId,
+    /// `GetJobs`
+    GetJobs {
+        /// The one state the client named, which each job then shows.
+        only: Option<Bucket>,
+    },
+    /// `GetJobCounts`
+    GetJobCounts,
+    /// `Count`
+    Count,
+    /// `GetCountsPerPriority`, with the queue as the client sent it.
+    GetCountsPerPriority(QueueName),
+    /// `ListQueues`
+    ListQueues,
+    /// `IsPaused`
+    IsPaused,
+    /// `Drain`
+    Drain,
+    /// `Clean`
+    Clean,
+    /// `GetDeduplicationJobId`
+    DedupOwner,
+    /// `RemoveDeduplicationKey`
+    DedupKeysRemoved,
+    /// `RemoveJobDeduplicationKey`
+    JobDedupKeyRemoved,
+    /// `RegisterWorker`
+    RegisterWorker,
+    /// `Heartbeat`
+    WorkerHeartbeat,
+    /// `UnregisterWorker`
+    UnregisterWorker,
+    /// `ListWorkers`
+    ListWorkers,
+}
+
+/// A change to one job; each has its own words for a refusal (tcp protocol sections 11 and 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeOf {
+    /// `Cancel`
+    Cancel,
+    /// `Discard`
+    Discard,
+    /// `Update`
+    Update,
+    /// `ChangePriority`
+    Priority,
+    /// `ChangeDelay`
+    Delay,
+    /// `Promote`
+    Promote,
+    /// `MoveToWait`
+    MoveToWait,
+    /// `MoveToDelayed`
+    MoveToDelayed,
+    /// `Progress`
+    Progress,
+    /// `AddLog`
+    AddLog,
+}

@@ -1,0 +1,186 @@
+//! Starts and stops the real program for a test, and keeps what it printed.
+//!
+//! Each test has a process of its own, on free loopback ports, with an environment that holds only what the test sets.
+//! A process that is still there when its test ends is killed; when the test failed, its stderr is printed. Nothing
+//! here sleeps: start lines and exits are waited for on the stderr pipe.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a start may take on a loaded machine.
+const START: Duration = Duration::from_secs(30);
+
+/// Settings of a process beyond the defaults of its kind.
+pub type Env<'a> = [(&'a str, &'a str)];
+
+/// A running `bunqueue-mcp`.
+pub struct Process {
+    child: Child,
+    stderr: Arc<Stderr>,
+}
+
+#[derive(Default)]
+struct Stderr {
+    printed: Mutex<Printed>,
+    changed: Condvar,
+}
+
+impl Stderr {
+    /// A test that has failed while it held the lock still wants to show what is inside.
+    fn lock(&self) -> MutexGuard<'_, Printed> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Default)]
+struct Printed {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+impl Process {
+    /// Starts the program; stdin and stdout are pipes.
+    pub fn start(arguments: &[&str], env: &Env) -> Self {
+        Self::start_from(arguments, env, Stdio::piped())
+    }
+
+    /// Starts the program with this stdin.
+    pub fn start_from(arguments: &[&str], env: &Env, stdin: Stdio) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bunqueue-mcp"))
+            .args(arguments)
+            .env_clear()
+            .envs(env.iter().copied())
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let pipe = BufReader::new(child.stderr.take().unwrap());
+        let stderr = Arc::new(Stderr::default());
+        let shared = Arc::clone(&stderr);
+        std::thread::spawn(move || {
+            for line in pipe.split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                shared.lock().lines.push(line);
+                shared.changed.notify_all();
+            }
+            shared.lock().ended = true;
+            shared.changed.notify_all();
+        });
+        Self { child, stderr }
+    }
+
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("stdin is taken once")
+    }
+
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("stdout is taken once")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The first line on stderr that begins with `start`.
+    pub fn line(&self, start: &str) -> String {
+        let deadline = Instant::now() + START;
+        let mut printed = self.stderr.lock();
+        loop {
+            if let Some(line) = printed.lines.iter().find(|line| line.starts_with(start)) {
+                return line.clone();
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !printed.ended && !left.is_zero(),
+                "no line `{start}` on stderr"
+            );
+            printed = self.stderr.changed.wait_timeout(printed, left).unwrap().0;
+        }
+    }
+
+    /// Everything printed on stderr so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().lines.join("\n")
+    }
+
+    /// Waits for the process to end by itself; `None` when it is still there after `limit`.
+    pub fn exit(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        let mut printed = self.stderr.lock();
+        while !printed.ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            printed = self.stderr.changed.wait_timeout(printed, left).unwrap().0;
+        }
+        drop(printed);
+        Some(self.child.wait().unwrap())
+    }
+
+    /// Kills the process (SIGKILL) and waits until it is gone.
+    pub fn kill(&mut self) {
+        // Fails only when it has ended by itself.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+
+    /// Resident memory in bytes.
+    #[cfg(target_os = "linux")]
+    pub fn resident(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();
+        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * PAGE
+    }
+}
+
+impl Drop for Process {
+    #[expect(clippy::print_stderr, reason = "shown with the failed test")]
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("stderr of the program:\n{}", self.stderr());
+        }
+    }
+}
+
+/// A running `bunqueue-mcp serve`.
+pub struct Serve {
+    pub process: Process,
+    /// The worker door.
+    pub tcp: SocketAddr,
+    /// The agent door.
+    pub http: SocketAddr,
+}
+
+impl Serve {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub fn start_with(env: &Env) -> Self {
+        let ports = [("TCP_PORT", "0"), ("HTTP_PORT", "0")];
+        let mut process = Process::start(&["serve"], &[&ports, env].concat());
+        drop(process.stdin());
+        let line = process.line("bunqueue server started (");
+        Self {
+            tcp: address(&line, "tcp: "),
+            http: address(&line, "url: http://"),
+            process,
+        }
+    }
+}
+
+/// The `host:port` after `label` in a start line.
+pub fn address(line: &str, label: &str) -> SocketAddr {
+    let (_, rest) = line
+        .split_once(label)
+        .unwrap_or_else(|| panic!("no `{label}` in `{line}`"));
+    let end = rest.find([',', '/', ')']).unwrap_or(rest.len());
+    rest[..end].parse().unwrap()
+}
