@@ -12,6 +12,11 @@ use clap::ArgMatches;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::announce::{self, Listening};
 use crate::broker::{Broker, LocalBroker};
@@ -82,14 +87,25 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
+/// Logs to stderr: the program's own lines from the level on; those of its dependencies only when they warn, or when
+/// somebody looks for a fault.
 fn start_log(log: Log) {
-    let lines = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(log.level);
-    let started = if log.json {
-        lines.json().try_init()
+    let foreign = if log.level > Level::INFO {
+        log.level
     } else {
-        lines.with_ansi(false).try_init()
+        log.level.min(Level::WARN)
+    };
+    let filter = Targets::new()
+        .with_default(foreign)
+        .with_target("bunqueue_mcp", log.level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry();
+    let started = if log.json {
+        registry.with(lines.json().with_filter(filter)).try_init()
+    } else {
+        registry
+            .with(lines.with_ansi(false).with_filter(filter))
+            .try_init()
     };
     debug_assert!(started.is_ok(), "logging is started once");
 }

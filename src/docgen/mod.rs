@@ -35,7 +35,7 @@ pub enum DocgenError {
     Registry(#[from] RegistryError),
     /// An example does not hold.
     #[error(transparent)]
-    Example(#[from] ExampleError),
+    Example(Box<ExampleError>),
 }
 
 /// Everything that is published.
@@ -131,7 +131,8 @@ pub fn page(path: &str) -> Option<&'static str> {
 fn pages(registry: &Arc<Registry>) -> Result<Vec<Page>, DocgenError> {
     let mut pages = page::written();
     for toolset in registry.toolsets() {
-        let played = example::play(registry, toolset.id)?;
+        let played = example::play(registry, toolset.id)
+            .map_err(|error| DocgenError::Example(Box::new(error)))?;
         let text = tools::page(registry, toolset, &played);
         pages.push(Page::generated(
             &tools::path(toolset.id),

@@ -78,7 +78,7 @@ where
             // What had arrived was asked in time.
             while let Some(Ok(1..)) = reader.read_buf(&mut input).now_or_never() {
                 let (taken, rest) = dialogue.take_frames(&input);
-                input.advance(taken);
+                pass(&mut input, taken);
                 if rest == Rest::Full {
                     break;
                 }
@@ -112,7 +112,7 @@ where
     tokio::pin!(shut_down);
     loop {
         let (taken, rest) = dialogue.take_frames(input);
-        input.advance(taken);
+        pass(input, taken);
         dialogue.out.write_ready(writer)?;
         if dialogue.out.len() > budget {
             return Ok(Ended::SlowReader);
@@ -153,12 +153,18 @@ where
     }
 }
 
-/// Makes room for the next read. A large frame gets it as it arrives, doubling, and not because its
-/// header promises so; what a large frame needed is given back after it.
-fn make_room(input: &mut BytesMut, missing: usize) {
-    if input.is_empty() && input.capacity() > KEEP_BYTES {
-        *input = BytesMut::new();
+/// Passes over what has been taken; what only a large frame needed is given back after it.
+fn pass(input: &mut BytesMut, taken: usize) {
+    let received = input.len();
+    input.advance(taken);
+    if received > KEEP_BYTES && input.len() <= received / 2 {
+        *input = BytesMut::from(&**input);
     }
+}
+
+/// Makes room for the next read. A large frame gets it as it arrives, doubling, and not because its
+/// header promises so.
+fn make_room(input: &mut BytesMut, missing: usize) {
     if input.capacity() - input.len() < READ_BYTES_MIN {
         input.reserve(missing.min(input.len()).max(READ_BYTES));
     }
@@ -251,5 +257,30 @@ impl Patience {
             }
             timer.as_mut().reset(deadline);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hard_w3_room_is_made_for_what_arrives_not_for_what_is_announced() {
+        let mut input = BytesMut::from(&[4, 0, 0, 0][..]);
+        make_room(&mut input, 67_108_864);
+        assert!(input.capacity() < 2 * READ_BYTES);
+        input.resize(1_000_000, 1);
+        make_room(&mut input, 67_108_864);
+        assert!(input.capacity() < 4_000_000);
+    }
+
+    #[test]
+    fn the_room_of_a_large_frame_is_given_back() {
+        let mut input = BytesMut::new();
+        input.resize(40_000_000, 1);
+        pass(&mut input, 39_999_997);
+        assert_eq!(&*input, [1, 1, 1]);
+        make_room(&mut input, 0);
+        assert!(input.capacity() < 2 * READ_BYTES);
     }
 }

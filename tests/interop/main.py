@@ -1,0 +1,48 @@
+"""Runs the scenarios, one line each; arguments are parts of names to run only those. `run` prepares and calls this."""
+
+import sys
+import time
+import traceback
+
+from harness import Failure, Stage
+from scenarios import exact_values, http, killed_worker, main_job, npm_client, reverse
+
+SCENARIOS = [
+    scenario
+    for module in (main_job, reverse, exact_values, killed_worker, npm_client, http)
+    for scenario in module.SCENARIOS
+]
+
+
+def play(scenario):
+    """None when the scenario held, else what went wrong with the last lines of every program in it."""
+    tails = []
+    try:
+        with Stage() as stage:
+            try:
+                scenario(stage)
+            except BaseException:
+                tails = stage.tails()
+                raise
+    except Failure as failure:
+        return "\n".join([f"    {failure}", *tails])
+    except Exception:
+        return "\n".join([traceback.format_exc(), *tails])
+    return None
+
+
+def main(parts):
+    chosen = [(name, scenario) for name, scenario in SCENARIOS if not parts or any(part in name for part in parts)]
+    failed = 0
+    for name, scenario in chosen:
+        start = time.monotonic()
+        wrong = play(scenario)
+        failed += wrong is not None
+        print(f"{'FAILED' if wrong else 'ok'}  {name} ({time.monotonic() - start:.1f} s)", flush=True)
+        if wrong:
+            print(wrong, flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed", flush=True)
+    return 1 if failed or not chosen else 0
+
+
+sys.exit(main(sys.argv[1:]))
