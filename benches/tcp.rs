@@ -1,0 +1,229 @@
+//! What does a job cost over the worker door, with a client that pipelines or batches as real ones do?
+//!
+//! Budget: with batches of 100 the door costs less per job than the engine's lock and the copy of the payload; single
+//! adds in a window of 32 are bound by system calls. Server and client share the machine and the process, so compare
+//! the rows of one run with each other.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a benchmark that meets something unexpected ends"
+)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use bunqueue_mcp::broker::{Broker, LocalBroker};
+use bunqueue_mcp::command::payload::{Reader, Value, Writer};
+use bunqueue_mcp::engine::Config;
+use bunqueue_mcp::server::{ServerOptions, serve};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of each job's data.
+const PAYLOAD: usize = 100;
+/// Jobs per measured round.
+const ROUND: usize = 1_000;
+/// Commands in flight when they are single.
+const WINDOW: usize = 32;
+
+struct Client {
+    stream: TcpStream,
+    out: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl Client {
+    /// Appends one command; `fields` writes `count` key and value pairs after `cmd` and `reqId`.
+    fn command(&mut self, name: &str, count: usize, fields: impl FnOnce(&mut Writer<'_>)) {
+        let start = self.out.len();
+        self.out.extend([0; 4]);
+        let mut writer = Writer::new(&mut self.out);
+        writer.map(count + 2);
+        writer.text("cmd");
+        writer.text(name);
+        writer.text("reqId");
+        writer.text("1");
+        fields(&mut writer);
+        let length = u32::try_from(self.out.len() - start - 4).expect("a small frame");
+        self.out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn send(&mut self) {
+        self.stream.write_all(&self.out).expect("the server reads");
+        self.out.clear();
+    }
+
+    fn receive(&mut self) -> &[u8] {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).expect("a reply");
+        self.reply.resize(u32::from_be_bytes(length) as usize, 0);
+        self.stream
+            .read_exact(&mut self.reply)
+            .expect("a whole reply");
+        &self.reply
+    }
+
+    fn add_one_by_one(&mut self) {
+        let data = [0x07; PAYLOAD];
+        for _ in 0..ROUND / WINDOW {
+            for _ in 0..WINDOW {
+                self.command("PUSH", 3, |fields| {
+                    fields.text("queue");
+                    fields.text("q");
+                    fields.text("name");
+                    fields.text("work");
+                    fields.text("data");
+                    fields.bytes(&data);
+                });
+            }
+            self.send();
+            for _ in 0..WINDOW {
+                self.receive();
+            }
+        }
+    }
+
+    fn add_in_batches(&mut self, batch: usize) {
+        let data = [0x07; PAYLOAD];
+        for _ in 0..ROUND / batch {
+            self.command("PUSHB", 2, |fields| {
+                fields.text("queue");
+                fields.text("q");
+                fields.text("jobs");
+                fields.array(batch);
+                for _ in 0..batch {
+                    fields.map(2);
+                    fields.text("name");
+                    fields.text("work");
+                    fields.text("data");
+                    fields.bytes(&data);
+                }
+            });
+            self.send();
+            self.receive();
+        }
+    }
+
+    fn pull_and_ack(&mut self, batch: usize) -> usize {
+        self.command("PULLB", 3, |fields| {
+            fields.text("queue");
+            fields.text("q");
+            fields.text("count");
+            fields.integer(batch as i64);
+            fields.text("owner");
+            fields.text("w");
+        });
+        self.send();
+        let (ids, tokens) = ids_and_tokens(self.receive());
+        self.command("ACKB", 2, |fields| {
+            for (name, list) in [("ids", &ids), ("tokens", &tokens)] {
+                fields.text(name);
+                fields.array(list.len());
+                for text in list {
+                    fields.text(text);
+                }
+            }
+        });
+        self.send();
+        self.receive();
+        ids.len()
+    }
+}
+
+/// The ids and tokens of a PULLB reply.
+fn ids_and_tokens(reply: &[u8]) -> (Vec<String>, Vec<String>) {
+    let mut reader = Reader::new(reply);
+    let (mut ids, mut tokens) = (Vec::new(), Vec::new());
+    let Ok(Value::Map(entries)) = reader.read() else {
+        panic!("a map")
+    };
+    for _ in 0..entries {
+        match reader.read_text().expect("a key") {
+            "jobs" => {
+                let Ok(Value::Array(jobs)) = reader.read() else {
+                    panic!("jobs")
+                };
+                ids.extend((0..jobs).map(|_| id_of(&mut reader)));
+            }
+            "tokens" => {
+                let Ok(Value::Array(count)) = reader.read() else {
+                    panic!("tokens")
+                };
+                tokens.extend((0..count).map(|_| reader.read_text().expect("a token").to_owned()));
+            }
+            _ => {
+                reader.skip().expect("a value");
+            }
+        }
+    }
+    (ids, tokens)
+}
+
+fn id_of(reader: &mut Reader<'_>) -> String {
+    let Ok(Value::Map(entries)) = reader.read() else {
+        panic!("a job")
+    };
+    let mut id = String::new();
+    for _ in 0..entries {
+        if reader.read_text().expect("a key") == "id" {
+            id = reader.read_text().expect("an id").to_owned();
+        } else {
+            reader.skip().expect("a value");
+        }
+    }
+    id
+}
+
+fn tcp(c: &mut Criterion) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let stop = CancellationToken::new();
+    let address = runtime.block_on(async {
+        let broker: Arc<dyn Broker> =
+            Arc::new(LocalBroker::start(Config::default()).expect("a broker"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(serve(
+            listener,
+            broker,
+            ServerOptions::default(),
+            stop.clone(),
+        ));
+        address
+    });
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_nodelay(true).expect("an open socket");
+    let mut client = Client {
+        stream,
+        out: Vec::new(),
+        reply: Vec::new(),
+    };
+
+    let mut group = c.benchmark_group("tcp");
+    group.throughput(Throughput::Elements(ROUND as u64));
+    // What was added is drained between the rows, so that each starts on an empty queue.
+    group.bench_function("add one by one, 32 in flight", |b| {
+        b.iter(|| client.add_one_by_one())
+    });
+    while client.pull_and_ack(1_000) > 0 {}
+    group.bench_function("add in batches of 100", |b| {
+        b.iter(|| client.add_in_batches(100))
+    });
+    while client.pull_and_ack(1_000) > 0 {}
+    group.bench_function("add in batches of 100, pull and ack 50", |b| {
+        b.iter(|| {
+            client.add_in_batches(100);
+            for _ in 0..ROUND / 50 {
+                client.pull_and_ack(50);
+            }
+        });
+    });
+    group.finish();
+    stop.cancel();
+}
+
+criterion_group!(benches, tcp);
+criterion_main!(benches);
