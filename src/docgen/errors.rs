@@ -17,6 +17,38 @@ const COMMON: [ErrorCode; 5] = [
     ErrorCode::Internal,
 ];
 
+/// What stands for the name of an argument.
+const FIELD: &str = "<field>";
+
+/// What a worker's connection itself answers, whatever the command: text, what to do.
+const CONNECTION: [(&str, &str); 7] = [
+    ("Not authenticated", "Send `Auth` with a token first."),
+    (
+        "Invalid token",
+        "Pass one of the tokens that the operator has set.",
+    ),
+    (
+        "Unknown command: <name>",
+        "Check the spelling; this version has no such command.",
+    ),
+    (
+        "Invalid command format",
+        "Send one MessagePack map per frame.",
+    ),
+    (
+        "Invalid command",
+        "Put the name of the command into `cmd`, as text.",
+    ),
+    (
+        "Rate limit exceeded",
+        "Send fewer frames; the operator has set a limit.",
+    ),
+    (
+        "Internal server error",
+        "Try once more; if it persists, read the log of the server.",
+    ),
+];
+
 /// A cause as the reference shows it.
 struct Entry {
     code: ErrorCode,
@@ -69,6 +101,12 @@ pub(super) fn page(registry: &Registry) -> String {
             ));
         }
     }
+    text.push_str(
+        "\n## Answers of a worker's connection\n\nBeside the texts above; they carry no code.\n\n| text | what to do |\n| --- | --- |\n",
+    );
+    for (answer, hint) in CONNECTION {
+        text.push_str(&format!("| `{answer}` | {hint} |\n"));
+    }
     text
 }
 
@@ -111,8 +149,34 @@ fn entries() -> Vec<Entry> {
 /// One of each cause below the seam.
 fn causes() -> Vec<CommandError> {
     let id = || JobId::from_text("<id>");
-    let field = "<field>";
-    let arguments = [
+    let refusals = [
+        Refusal::NotFound(id()),
+        Refusal::NotActive(id()),
+        Refusal::TokenRequired(id()),
+        Refusal::TokenInvalid(id()),
+    ];
+    let arguments = argument_causes().into_iter().map(CommandError::from);
+    let entries = [
+        CommandError::BatchEntry {
+            index: 0,
+            error: ArgumentError::JobName,
+        },
+        CommandError::DurationEntry {
+            index: 0,
+            error: ArgumentError::NotNumber(FIELD),
+        },
+    ];
+    arguments
+        .chain(entries)
+        .chain(refusals.map(CommandError::from))
+        .chain([CommandError::ShuttingDown, CommandError::Internal])
+        .collect()
+}
+
+/// One of each fault of an argument.
+fn argument_causes() -> Vec<ArgumentError> {
+    let field = FIELD;
+    vec![
         ArgumentError::QueueRequired,
         ArgumentError::QueueTooLong,
         ArgumentError::QueueInvalid,
@@ -125,27 +189,22 @@ fn causes() -> Vec<CommandError> {
         ArgumentError::TooSmall { field, min: 0 },
         ArgumentError::TooLarge { field, max: 1_000 },
         ArgumentError::NotText(field),
+        ArgumentError::NotTextOrNull(field),
+        ArgumentError::EmptyText(field),
+        ArgumentError::TextTooLong { field, max: 256 },
+        ArgumentError::NulInText(field),
+        ArgumentError::CustomIdUnicode,
+        ArgumentError::NotObject(field),
+        ArgumentError::NotPositiveInteger(field),
         ArgumentError::NotList(field),
+        ArgumentError::TooMany { field, max: 1_000 },
+        ArgumentError::EventTypes,
         ArgumentError::LengthMismatch {
             command: "<command>",
             field,
         },
         ArgumentError::Unsupported(field),
-    ];
-    let mut causes: Vec<CommandError> = arguments.into_iter().map(CommandError::from).collect();
-    causes.push(CommandError::BatchEntry {
-        index: 0,
-        error: ArgumentError::JobName,
-    });
-    let refusals = [
-        Refusal::NotFound(id()),
-        Refusal::NotActive(id()),
-        Refusal::TokenRequired(id()),
-        Refusal::TokenInvalid(id()),
-    ];
-    causes.extend(refusals.into_iter().map(CommandError::from));
-    causes.extend([CommandError::ShuttingDown, CommandError::Internal]);
-    causes
+    ]
 }
 
 /// One of each cause that only the agent door knows.
@@ -164,4 +223,56 @@ fn agent_causes() -> Vec<ToolError> {
     });
     causes.push(ToolError::Cancelled);
     causes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number per kind of fault; a new kind does not compile until it has one here and a sample above.
+    fn kind(error: &ArgumentError) -> usize {
+        match error {
+            ArgumentError::QueueRequired => 0,
+            ArgumentError::QueueTooLong => 1,
+            ArgumentError::QueueInvalid => 2,
+            ArgumentError::JobName => 3,
+            ArgumentError::DataTooLarge => 4,
+            ArgumentError::SizeLimit(_) => 5,
+            ArgumentError::Required(_) => 6,
+            ArgumentError::NotNumber(_) => 7,
+            ArgumentError::NotFinite(_) => 8,
+            ArgumentError::TooSmall { .. } => 9,
+            ArgumentError::TooLarge { .. } => 10,
+            ArgumentError::NotText(_) => 11,
+            ArgumentError::NotTextOrNull(_) => 12,
+            ArgumentError::EmptyText(_) => 13,
+            ArgumentError::TextTooLong { .. } => 14,
+            ArgumentError::NulInText(_) => 15,
+            ArgumentError::CustomIdUnicode => 16,
+            ArgumentError::NotObject(_) => 17,
+            ArgumentError::NotPositiveInteger(_) => 18,
+            ArgumentError::NotList(_) => 19,
+            ArgumentError::TooMany { .. } => 20,
+            ArgumentError::EventTypes => 21,
+            ArgumentError::LengthMismatch { .. } => 22,
+            ArgumentError::Unsupported(_) => 23,
+        }
+    }
+
+    #[test]
+    fn every_fault_of_an_argument_has_a_sample() {
+        let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
+        assert_eq!(kinds, (0..24).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_entry_says_what_to_do() {
+        for entry in entries() {
+            assert!(
+                !entry.text.is_empty() && !entry.hint.is_empty(),
+                "{}",
+                entry.text
+            );
+        }
+    }
 }

@@ -110,6 +110,16 @@ fn calls_and_waits() -> Vec<Row> {
             "jobs",
         ),
         (
+            "entries of one batch, up to",
+            count(bounds::BATCH_MAX),
+            "entries",
+        ),
+        (
+            "tags of a job, queues of a worker, up to",
+            count(bounds::LABELS_MAX),
+            "entries",
+        ),
+        (
             "names in `eventTypes` of a subscription, up to",
             count(bounds::EVENT_TYPES_MAX),
             "names",

@@ -99,7 +99,7 @@ impl Checker {
             Some("object") => self.object_value(schema, value, path),
             Some("array") => self.list(schema, value, path),
             Some("string") => self.text(schema, value, path),
-            Some("integer") => self.integer(schema, value, path),
+            Some("integer") => self.integer(schema, &value, path),
             Some("number") => self.number(schema, value, path),
             Some("boolean") => match &value {
                 Value::Bool(_) => Some(value),
@@ -123,8 +123,9 @@ impl Checker {
     }
 
     fn list(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
-        let Value::Array(items) = decoded_container(value.clone()) else {
-            return self.mismatch(schema, &value, path);
+        let items = match decoded_container(value) {
+            Value::Array(items) => items,
+            other => return self.mismatch(schema, &other, path),
         };
         if within(schema, "minItems", "maxItems", items.len()).is_none() {
             return self.mismatch(schema, &Value::Array(items), path);
@@ -169,8 +170,8 @@ impl Checker {
         Some(Value::String(text))
     }
 
-    fn integer(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
-        let exact = match &value {
+    fn integer(&mut self, schema: &Value, value: &Value, path: &str) -> Option<Value> {
+        let exact = match value {
             Value::Number(number) => whole(number),
             Value::String(text) => text
                 .trim()
@@ -180,18 +181,18 @@ impl Checker {
             _ => None,
         };
         let rounded = || {
-            let number = number_in(&value)?;
+            let number = number_in(value)?;
             let is_rounded = Form::of(schema) == Some(Form::Millis) || number.fract() == 0.0;
             (is_rounded && number.abs() <= SAFE_INTEGER as f64).then(|| number.floor() as i64)
         };
         let Some(integer) = exact.or_else(rounded) else {
-            return self.mismatch(schema, &value, path);
+            return self.mismatch(schema, value, path);
         };
         let bound = |key| schema.get(key).and_then(Value::as_i64);
         if bound("minimum").is_some_and(|min| integer < min)
             || bound("maximum").is_some_and(|max| integer > max)
         {
-            return self.mismatch(schema, &value, path);
+            return self.mismatch(schema, value, path);
         }
         Some(integer.into())
     }

@@ -101,13 +101,13 @@ impl Call {
         let reply = match self.broker.submit_one(None, operation.into()) {
             Submitted::Done(reply) => reply,
             // The ends come first: a wait that is dropped gives back what it was handed, an answer that nobody
-            // takes does not.
+            // takes does not. Reports come before the answer, so that none is left behind.
             Submitted::Later(answer) => tokio::select! {
                 biased;
                 () = self.caller.cancelled.cancelled() => return Err(ToolError::Cancelled),
                 () = self.shutdown.cancelled() => return Err(CommandError::ShuttingDown.into()),
-                reply = answer => reply,
                 never = self.report(measure) => match never {},
+                reply = answer => reply,
             },
         };
         Ok(O::reply(reply?).ok_or(CommandError::Internal)?)

@@ -4,18 +4,21 @@
 //! pointer, and nothing of a caller is kept in it. Capabilities name what exists, nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
-    CustomResult, Implementation, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, Tool,
+    CustomResult, ErrorCode, Implementation, InitializeRequestParams, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::call::{Caller, ProgressReport};
 use super::dispatch::{Answer, Dispatcher, UnknownTool};
@@ -24,6 +27,8 @@ use super::dispatch::{Answer, Dispatcher, UnknownTool};
 const PAGE: usize = 100;
 /// Reports of progress that may wait for a slow client.
 const REPORTS: usize = 16;
+/// How long an answer waits for the reports before it, when the client does not read.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// The MCP server of a [`Dispatcher`].
 #[derive(Clone)]
@@ -79,21 +84,32 @@ impl AgentHandler {
         let Some(token) = token else {
             return call.await;
         };
-        loop {
+        let notify = |report| notify(&context.peer, token.clone(), report);
+        let answer = loop {
             tokio::select! {
-                // Reports first: none may follow the answer.
                 biased;
                 Some(report) = reports.recv() => {
-                    let sent = notify(&context.peer, token.clone(), report);
+                    let mut sent = std::pin::pin!(notify(report));
                     tokio::select! {
                         biased;
-                        () = sent => {}
-                        answer = &mut call => return answer,
+                        () = &mut sent => {}
+                        answer = &mut call => {
+                            let _ = timeout(FLUSH, sent).await;
+                            break answer;
+                        }
                     }
                 }
-                answer = &mut call => return answer,
+                answer = &mut call => break answer,
             }
-        }
+        };
+        // No report may follow the answer, so those on their way go first.
+        let flush = async {
+            while let Ok(report) = reports.try_recv() {
+                notify(report).await;
+            }
+        };
+        let _ = timeout(FLUSH, flush).await;
+        answer
     }
 }
 
@@ -203,27 +219,13 @@ impl ServerHandler for AgentHandler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        context: RequestContext<RoleServer>,
+        _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let CustomRequest { method, params, .. } = request;
         let fault = match method.as_str() {
-            "tools/list" if params.as_ref().is_none_or(Value::is_null) => {
-                let listed = self.list_tools(None, context).await?;
-                let value = serde_json::to_value(listed)
-                    .map_err(|_| ErrorData::internal_error("Internal error", None))?;
-                return Ok(CustomResult(value));
-            }
             "tools/call" => params_fault::<CallToolRequestParams>(params),
-            "tools/list" => params_fault::<PaginatedRequestParams>(params),
-            "initialize" => params_fault::<rmcp::model::InitializeRequestParams>(params),
-            "ping" | "server/discover" => "they must be an object".into(),
-            _ => {
-                return Err(ErrorData::new(
-                    rmcp::model::ErrorCode::METHOD_NOT_FOUND,
-                    method,
-                    None,
-                ));
-            }
+            "initialize" => params_fault::<InitializeRequestParams>(params),
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)),
         };
         Err(ErrorData::invalid_params(
             format!("Invalid params for {method}: {fault}"),

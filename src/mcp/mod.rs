@@ -26,7 +26,7 @@ mod view;
 
 use std::time::Duration;
 
-pub use arguments::Issue;
+pub use arguments::{Issue, expected};
 pub use call::{Caller, ProgressReport};
 pub use dispatch::{Answer, Dispatcher, UnknownTool};
 pub use error::{Cause, CauseText, Rule, ToolError};

@@ -117,7 +117,6 @@ fn tidy(schema: &mut Value, side: Side) {
     merge_string_arms(node);
     let required = names(node.get("required"));
     for (name, member) in members(node) {
-        tidy(member, side);
         if is_nullable(member) {
             // A member that is always there and may be null has no single type; an absent one is never null.
             if side == Side::Output && required.contains(&name) {
@@ -126,6 +125,8 @@ fn tidy(schema: &mut Value, side: Side) {
                 strip_null(member);
             }
         }
+        // Now that a member is one schema, whatever it was before.
+        tidy(member, side);
     }
     if let Some(items) = node.get_mut("items") {
         tidy(items, side);
@@ -308,4 +309,97 @@ fn publish_node(schema: &Value, prune: &mut impl FnMut(&mut JsonObject, bool)) -
         node.insert("items".into(), Value::Object(items));
     }
     node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::{Deserialize, Serialize};
+
+    /// Text for programmers.
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    struct Odd {
+        /// The kind
+        kind: Option<Kind>,
+        /// A part
+        part: Option<Part>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        count_of: Option<u64>,
+        anything: Value,
+        texts: std::collections::BTreeMap<String, u8>,
+        #[schemars(length(min = 1, max = 5))]
+        name: String,
+        #[schemars(extend("x-unlisted" = true))]
+        #[serde(default)]
+        hidden: bool,
+    }
+
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        /// Documented on purpose.
+        One,
+        /// This too.
+        Two,
+    }
+
+    /// What a part is.
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    struct Part {
+        size: Option<f64>,
+    }
+
+    #[test]
+    fn an_input_keeps_its_bounds_and_loses_what_rust_and_serde_left() {
+        let full = input::<Odd>();
+        assert_eq!(
+            full,
+            json!({
+                "type": "object",
+                "properties": {
+                    "kind": { "description": "The kind", "type": "string", "enum": ["one", "two"] },
+                    "part": {
+                        "description": "A part",
+                        "type": "object",
+                        "properties": { "size": { "type": "number" } },
+                    },
+                    "countOf": { "type": "integer", "minimum": 0 },
+                    "anything": {},
+                    "texts": { "type": "object" },
+                    "name": { "type": "string", "minLength": 1, "maxLength": 5 },
+                    "hidden": { "type": "boolean", "default": false, "x-unlisted": true },
+                },
+                "required": ["anything", "texts", "name"],
+            })
+        );
+        let published = published_input(&full);
+        assert_eq!(
+            published["properties"]["name"],
+            json!({ "type": "string", "minLength": 1 })
+        );
+        assert_eq!(published["properties"].get("hidden"), None);
+    }
+
+    #[test]
+    fn an_output_tells_what_is_always_there_and_gives_no_type_to_what_may_be_null() {
+        let full = output::<Odd>();
+        assert_eq!(
+            full["properties"]["kind"],
+            json!({ "description": "The kind" })
+        );
+        assert_eq!(
+            full["properties"]["part"],
+            json!({ "description": "A part" })
+        );
+        assert_eq!(full["properties"]["countOf"]["type"], "integer");
+        let required = ["kind", "part", "anything", "texts", "name", "hidden"];
+        assert_eq!(full["required"], json!(required));
+        let published = published_output(&full);
+        assert_eq!(
+            published["properties"]["countOf"],
+            json!({ "type": "integer" })
+        );
+        assert_eq!(published["properties"]["kind"], json!({}));
+    }
 }

@@ -4,8 +4,10 @@ mod contract;
 mod errors;
 mod examples;
 mod leniency;
+mod listings;
 mod results;
 mod schemas;
+mod server;
 mod validator;
 mod waits;
 

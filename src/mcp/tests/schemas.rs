@@ -57,7 +57,7 @@ impl Walk<'_> {
         }
         for bound in ["minimum", "maximum", "minLength", "minItems"] {
             assert!(
-                node.get(bound).is_none_or(|bound| bound.is_i64()),
+                node.get(bound).is_none_or(Value::is_i64),
                 "{place} has an odd {bound} (S9)"
             );
         }

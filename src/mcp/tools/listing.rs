@@ -66,8 +66,7 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
             },
         })
         .await?;
-    let views = found.iter().map(whole_job).collect::<Result<Vec<_>, _>>()?;
-    let fitted = fit(views);
+    let fitted = fit(found.iter().map(whole_job));
     let is_cut = fitted.is_cut || (wanted > ITEMS_MAX && found.len() == ITEMS_MAX);
     let queue = arguments.queue.text();
     let hint = if is_cut {
@@ -91,8 +90,8 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
 }
 
 /// A job in full, unless it alone is more than an answer holds: then its data is cut.
-fn whole_job(found: &JobDetail) -> Result<Value, ToolError> {
-    let mut members = JobView::of(&found.job).members()?;
+fn whole_job(found: &JobDetail) -> Value {
+    let mut members = JobView::of(&found.job).members();
     if found
         .job
         .data
@@ -101,23 +100,21 @@ fn whole_job(found: &JobDetail) -> Result<Value, ToolError> {
     {
         shorten_data(&mut members, DATA_BYTES_MAX as usize);
     }
-    Ok(Value::Object(members))
+    Value::Object(members)
 }
 
 /// Replaces data whose JSON is longer than `max` bytes by its beginning.
-fn shorten_data(members: &mut Map<String, Value>, max: usize) -> bool {
-    let Some(data) = members.get("data") else {
-        return false;
+fn shorten_data(members: &mut Map<String, Value>, max: usize) {
+    let Some(text) = members.get("data").map(Value::to_string) else {
+        return;
     };
-    let text = data.to_string();
     if text.len() <= max {
-        return false;
+        return;
     }
     members.shift_remove("data");
     put(members, "dataPreview", cut(&text, max));
     put(members, "dataTruncated", true);
     put(members, "dataBytes", text.len());
-    true
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -247,14 +244,8 @@ pub(super) async fn list_jobs_page(
             },
         })
         .await?;
-    let mut shortened = Vec::new();
-    let mut rows = Vec::new();
-    for found in found.iter().take(limit) {
-        let (row, is_short) = row(found, &fields, max_data)?;
-        rows.push(row);
-        shortened.push(is_short);
-    }
-    let fitted = fit(rows);
+    let rows = found.iter().take(limit);
+    let fitted = fit(rows.map(|found| row(found, &fields, max_data)));
     let count = fitted.items.len();
     let has_more = found.len() > count;
     let last = found
@@ -267,11 +258,8 @@ pub(super) async fn list_jobs_page(
             (last.job.created_at, last.job.id.to_string(), offset + count),
         )
     });
-    let cut_jobs = shortened
-        .iter()
-        .take(count)
-        .filter(|is_short| **is_short)
-        .count();
+    let is_shortened = |row: &&Value| row.get("dataTruncated").is_some();
+    let cut_jobs = fitted.items.iter().filter(is_shortened).count();
     let mut truncation = Map::new();
     put(&mut truncation, "jobs", cut_jobs);
     put(&mut truncation, "maxDataBytes", max_data);
@@ -308,14 +296,14 @@ fn start_of(arguments: &ListJobsPage, scope: &[&str]) -> Result<Option<JobPositi
     }
 }
 
-/// The asked for fields of a job, and whether its data was cut.
-fn row(found: &JobDetail, fields: &[Field], max_data: usize) -> Result<(Value, bool), ToolError> {
+/// The asked for fields of a job.
+fn row(found: &JobDetail, fields: &[Field], max_data: usize) -> Value {
     let mut job = found.job.clone();
     // Data nobody asked for is not even decoded.
     if !fields.contains(&Field::Data) {
         job.data = None;
     }
-    let mut members = JobView::of(&job).members()?;
+    let mut members = JobView::of(&job).members();
     let mut row = Map::new();
     for field in fields {
         let Value::String(name) = json!(field) else {
@@ -325,6 +313,6 @@ fn row(found: &JobDetail, fields: &[Field], max_data: usize) -> Result<(Value, b
             row.insert(name, value);
         }
     }
-    let is_short = shorten_data(&mut row, max_data);
-    Ok((Value::Object(row), is_short))
+    shorten_data(&mut row, max_data);
+    Value::Object(row)
 }

@@ -107,7 +107,7 @@ struct JobPulled {
 async fn pull_job(call: Call, arguments: PullJob) -> Result<JobPulled, ToolError> {
     let deliveries = pull(&call, &arguments.queue, 1, arguments.terms).await?;
     Ok(JobPulled {
-        job: deliveries.first().map(view::delivery).transpose()?,
+        job: deliveries.first().map(view::delivery),
     })
 }
 
@@ -126,10 +126,7 @@ async fn pull_job_batch(call: Call, arguments: PullJobBatch) -> Result<JobsPulle
         arguments.terms,
     )
     .await?;
-    let jobs = deliveries
-        .iter()
-        .map(view::delivery)
-        .collect::<Result<Vec<_>, _>>()?;
+    let jobs: Vec<_> = deliveries.iter().map(view::delivery).collect();
     Ok(JobsPulled {
         count: jobs.len(),
         jobs,

@@ -135,14 +135,15 @@ pub(super) async fn observe_job(
     arguments: ObserveJob,
 ) -> Result<Observation, ToolError> {
     let id = arguments.job_id.job();
-    let started = Instant::now();
     let timeout = arguments.timeout_ms.map_or(0, |ms| ms.0);
     let mut found = call.run(GetJob { id: id.clone() }).await?;
     let mut ended = None;
+    let mut waited_ms = 0;
     if timeout > 0
         && let Some(job) = found.as_deref().filter(|found| !is_over(found.job.state))
     {
         let measure = progress_of(job);
+        let started = Instant::now();
         ended = Some(
             call.wait(
                 WaitJob {
@@ -154,9 +155,9 @@ pub(super) async fn observe_job(
             )
             .await?,
         );
+        waited_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         found = call.run(GetJob { id }).await?;
     }
-    let waited_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let max_bytes = arguments
         .max_result_bytes
         .map_or(RESULT_BYTES_DEFAULT, |bytes| bytes.0);

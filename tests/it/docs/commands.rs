@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bunqueue_mcp::cli;
 use bunqueue_mcp::config::{self, NOT_YET, Program, SETTINGS, Source};
 use serde_json::Value;
 
@@ -74,7 +75,7 @@ fn hard_d3_packages_are_the_tested_ones() {
         }
     }
     assert!(found >= 6, "{found}");
-    report(problems);
+    report(&problems);
 }
 
 /// What looks like a variable of the environment: capitals and underscores, with an underscore or an equals sign.
@@ -111,7 +112,7 @@ fn hard_d3_variables_are_settings() {
         }
     }
     assert!(found.len() > 10, "{found:?}");
-    report(problems);
+    report(&problems);
 }
 
 /// The lines of shell blocks, and the commands in running text.
@@ -138,8 +139,14 @@ fn command_lines() -> Vec<(String, String)> {
     lines
 }
 
-/// The variables and arguments of a call of the program, when the line is one.
-fn own_call(line: &str) -> Option<(Vec<(String, String)>, Vec<String>)> {
+/// A call of the program.
+struct OwnCall {
+    set: BTreeMap<String, String>,
+    arguments: Vec<String>,
+}
+
+/// The call of the program that a line is, if it is one.
+fn own_call(line: &str) -> Option<OwnCall> {
     let line = line.split(" #").next().unwrap_or_default().trim();
     let words: Vec<_> = line.split(' ').filter(|word| !word.is_empty()).collect();
     let is_set = |word: &&&str| {
@@ -163,11 +170,14 @@ fn own_call(line: &str) -> Option<(Vec<(String, String)>, Vec<String>)> {
         _ => return None,
     };
     let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    let set = set.into_iter().map(own).collect();
-    Some((
-        set,
-        arguments.iter().map(|word| (*word).to_owned()).collect(),
-    ))
+    Some(OwnCall {
+        set: set.into_iter().map(own).collect(),
+        arguments: arguments
+            .iter()
+            // Brackets mark what may be left out.
+            .map(|word| word.trim_matches(['[', ']']).to_owned())
+            .collect(),
+    })
 }
 
 /// Variables as a page sets them.
@@ -222,16 +232,24 @@ fn hard_d3_environments_of_hosts_are_accepted() {
 fn hard_d3_command_lines_are_understood() {
     let mut found = 0;
     for (path, line) in command_lines() {
-        let Some((set, arguments)) = own_call(&line) else {
+        let Some(OwnCall { set, arguments }) = own_call(&line) else {
             continue;
         };
         found += 1;
-        let program = if arguments.first().is_some_and(|first| first == "serve") {
+        let words = ["bunqueue-mcp".to_owned()]
+            .into_iter()
+            .chain(arguments.clone());
+        if let Err(error) = cli::command().try_get_matches_from(words) {
+            let is_help = !error.use_stderr();
+            assert!(is_help, "{path}: {line}: {error}");
+        }
+        let is_serve = arguments.first().is_some_and(|first| first == "serve");
+        let program = if is_serve {
             Program::Serve
         } else {
             Program::Mcp
         };
-        if let Err(error) = config::load(program, &Environment(set.into_iter().collect())) {
+        if let Err(error) = config::load(program, &Environment(set)) {
             panic!("{path}: {line}: {error}");
         }
     }

@@ -53,7 +53,7 @@ fn every_entry_of_the_index_is_a_link_with_a_note() {
             problems.push(format!("twice: {url}"));
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn nothing_is_too_large() {
             problems.push(format!("{path}: {} bytes of {max}", text.len()));
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 #[test]
@@ -145,5 +145,5 @@ fn every_page_has_one_title_and_no_empty_section() {
             }
         }
     }
-    report(problems);
+    report(&problems);
 }

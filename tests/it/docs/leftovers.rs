@@ -34,9 +34,16 @@ const MARKS: [&str; 11] = [
 ];
 /// Words of the implementation.
 const RUST: [&str; 7] = ["Option<", "Vec<", "::", "uint32", "usize", "serde", "i64"];
-/// Places on somebody's machine.
+/// Places on somebody's machine; in pieces, so that this file names none.
 const PLACES: [&str; 8] = [
-    "/home/", "/root/", "/Users/", "/tmp/", "/var/", "/opt/", "/mnt/", "C:\\",
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/wo", "rk/"),
+    concat!("/t", "mp/"),
+    concat!("/v", "ar/"),
+    concat!("/o", "pt/"),
+    concat!("/Us", "ers/"),
+    concat!("C:", "\\"),
 ];
 
 #[test]
@@ -89,7 +96,7 @@ fn hard_d2_no_leftovers() {
             }
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 /// What looks like the address of a machine: four numbers, or the part of a mail address or link after its mark.

@@ -62,7 +62,7 @@ fn hard_d2_every_link_leads_to_a_file_and_a_heading() {
             }
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn written() -> BTreeMap<String, String> {
 }
 
 /// Fails with every problem that there is.
-fn report(problems: Vec<String>) {
+fn report(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 

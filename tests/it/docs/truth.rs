@@ -95,7 +95,7 @@ fn generated_files_are_fresh() {
             }
         }
     }
-    report(stale);
+    report(&stale);
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
@@ -140,7 +140,7 @@ fn hard_d1_every_count_is_the_registrys() {
         }
     }
     assert!(found.len() >= 2, "{found:?}");
-    report(problems);
+    report(&problems);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn only_tools_that_exist_are_named() {
             }
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 /// Every name that a schema knows: members, values, members of members.
@@ -260,7 +260,7 @@ fn every_word_in_code_is_a_name_of_the_product() {
             }
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn numbers_of_the_concepts_are_limits() {
             }
         }
     }
-    report(problems);
+    report(&problems);
 }
 
 #[test]
@@ -297,6 +297,42 @@ fn every_error_code_is_explained_once() {
         assert_eq!(page.matches(&heading).count(), 1, "{}", code.name());
         assert!(page.contains(code.meaning()), "{}", code.name());
     }
+}
+
+#[test]
+fn answers_of_a_connection_are_in_the_program() {
+    let (_, table) = page("docs/reference/errors.md")
+        .split_once("## Answers of a worker's connection")
+        .unwrap();
+    let sources: String = ["src/server", "src/wire", "src/command"]
+        .iter()
+        .flat_map(|folder| rust_files(&repository().join(folder)))
+        .collect();
+    let mut found = 0;
+    for line in table.lines().filter(|line| line.starts_with("| `")) {
+        let text = code_spans(line).next().unwrap().split(" <").next().unwrap();
+        assert!(sources.contains(&format!("\"{text}")), "{text}");
+        found += 1;
+    }
+    assert!(found > 4);
+}
+
+/// The texts of all sources in a folder.
+fn rust_files(folder: &Path) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(
+                fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            texts.push(fs::read_to_string(path).unwrap());
+        }
+    }
+    texts
 }
 
 #[test]
@@ -320,19 +356,11 @@ fn every_invariant_names_a_test_that_exists() {
     let architecture = read("ARCHITECTURE.md");
     let (_, rest) = architecture.split_once("\n## Invariants\n").unwrap();
     let section = rest.split("\n## ").next().unwrap();
-    let mut sources = String::new();
-    let mut open = vec![repository().join("src"), repository().join("tests/it")];
-    while let Some(path) = open.pop() {
-        if path.is_dir() {
-            open.extend(
-                fs::read_dir(path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            sources.push_str(&fs::read_to_string(path).unwrap());
-        }
-    }
+    let sources = [
+        rust_files(&repository().join("src")),
+        rust_files(&repository().join("tests/it")),
+    ];
+    let sources = sources.concat().concat();
     let is_item = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit());
     let items = section.lines().filter(is_item).count();
     // Each item ends with the name of its test.
