@@ -301,10 +301,10 @@ pub struct WorkerRegistration {
     pub queues: Vec<Arc<str>>,
     /// Jobs it works on at the same time.
     pub concurrency: f64,
-    /// Its host.
-    pub hostname: Arc<str>,
-    /// Its process id.
-    pub pid: f64,
+    /// Its host; `None` keeps the known one.
+    pub hostname: Option<Arc<str>>,
+    /// Its process id; `None` keeps the known one.
+    pub pid: Option<f64>,
     /// When it started; `None` means now.
     pub started_at: Option<Millis>,
 }

@@ -8,6 +8,8 @@ use super::deadline::Timer;
 use super::outcome::{ConnectionId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView};
 use super::{Engine, Millis, Turn};
 
+/// Host of a worker that does not say where it runs.
+const HOSTNAME_UNKNOWN: &str = "unknown";
 /// Timeouts after which a silent worker is forgotten.
 pub const FORGET_AFTER_TIMEOUTS: Millis = 3;
 
@@ -85,7 +87,7 @@ impl Engine {
                 name: worker.name,
                 queues: Vec::new(),
                 concurrency: 1.0,
-                hostname: Arc::default(),
+                hostname: HOSTNAME_UNKNOWN.into(),
                 pid: 0.0,
                 registered_at: worker.started_at.unwrap_or(now),
                 last_seen: now,
@@ -107,7 +109,9 @@ impl Engine {
                 known.connection = turn.caller;
                 let view = &mut known.view;
                 (view.queues, view.concurrency) = (worker.queues, worker.concurrency);
-                (view.hostname, view.pid, view.last_seen) = (worker.hostname, worker.pid, now);
+                view.hostname = worker.hostname.unwrap_or_else(|| Arc::clone(&view.hostname));
+                view.pid = worker.pid.unwrap_or(view.pid);
+                view.last_seen = now;
                 view.clone()
             }
             None => unreachable!("the worker was just registered"),

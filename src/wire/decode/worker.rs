@@ -30,8 +30,8 @@ pub(super) fn register(fields: &Fields<'_>) -> Decoded {
             .number("concurrency")
             .finite("concurrency")?
             .unwrap_or(1.0),
-        hostname: fields.text("hostname")?.unwrap_or("unknown").into(),
-        pid: fields.number("pid").finite("pid")?.unwrap_or(0.0),
+        hostname: fields.text("hostname")?.map(Into::into),
+        pid: fields.number("pid").finite("pid")?,
         started_at: started_at.map(whole_millis),
     };
     ask(RegisterWorker { worker }, Shape::RegisterWorker)

@@ -315,8 +315,8 @@ fn workers_register_with_defaults() {
         Command::RegisterWorker(register) => {
             let worker = register.worker;
             assert_eq!((worker.id, worker.started_at), (None, None));
-            assert_eq!((worker.concurrency, worker.pid), (1.0, 0.0));
-            assert_eq!((&*worker.name, &*worker.hostname), ("beta", "unknown"));
+            assert_eq!((worker.concurrency, worker.pid), (1.0, None));
+            assert_eq!((&*worker.name, worker.hostname), ("beta", None));
             assert_eq!(worker.queues, ["q1".into()]);
         }
         command => panic!("{command:?}"),
