@@ -184,8 +184,8 @@ impl Engine {
         Some(earliest)
     }
 
-    /// The delivery's entry came due: act if a real deadline has passed, else set it anew.
-    pub(super) fn check_delivery(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+    /// The delivery's entry, which stood at `armed_at`, came due: act if that is a real deadline, else set it anew.
+    pub(super) fn check_delivery(&mut self, turn: &mut Turn<'_>, key: JobKey, armed_at: Millis) {
         let Some((at, what)) = self.overdue(key) else {
             return;
         };
@@ -194,7 +194,8 @@ impl Engine {
             run.armed_at = at;
         }
         self.deadlines.insert(at, Timer::Delivery(key));
-        if at > self.now {
+        // Even if the real deadline has passed as well, what lies between the two comes first.
+        if at > armed_at {
             return;
         }
         match what {

@@ -200,7 +200,7 @@ impl Engine {
             match timer {
                 Timer::Mature(key) => self.mature(turn, key),
                 Timer::Expire(key) => self.expire(turn, key),
-                Timer::Delivery(key) => self.check_delivery(turn, key),
+                Timer::Delivery(key) => self.check_delivery(turn, key, at),
                 Timer::DeadLetter(key) => self.expire_dead_letter(turn, key),
                 Timer::Queue(queue) => self.drop_idle_queue(queue),
                 Timer::Workers => self.forget_silent_workers(),

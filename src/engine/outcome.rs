@@ -290,7 +290,8 @@ pub enum CleanState {
     Bucket(Bucket),
 }
 
-/// A worker as it registers.
+/// A worker as it registers, or as it says again what has changed. `None` keeps what is known, or takes the
+/// default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerRegistration {
     /// Its id; `None` lets the engine choose.
@@ -299,11 +300,11 @@ pub struct WorkerRegistration {
     pub name: Arc<str>,
     /// The queues it serves.
     pub queues: Vec<Arc<str>>,
-    /// Jobs it works on at the same time.
-    pub concurrency: f64,
-    /// Its host; `None` keeps the known one.
+    /// Jobs it works on at the same time; 1 by default.
+    pub concurrency: Option<f64>,
+    /// Its host; `unknown` by default.
     pub hostname: Option<Arc<str>>,
-    /// Its process id; `None` keeps the known one.
+    /// Its process id; 0 by default.
     pub pid: Option<f64>,
     /// When it started; `None` means now.
     pub started_at: Option<Millis>,

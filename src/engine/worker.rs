@@ -8,8 +8,6 @@ use super::deadline::Timer;
 use super::outcome::{ConnectionId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView};
 use super::{Engine, Millis, Turn};
 
-/// Host of a worker that does not say where it runs.
-const HOSTNAME_UNKNOWN: &str = "unknown";
 /// Timeouts after which a silent worker is forgotten.
 pub const FORGET_AFTER_TIMEOUTS: Millis = 3;
 
@@ -87,7 +85,7 @@ impl Engine {
                 name: worker.name,
                 queues: Vec::new(),
                 concurrency: 1.0,
-                hostname: HOSTNAME_UNKNOWN.into(),
+                hostname: "unknown".into(),
                 pid: 0.0,
                 registered_at: worker.started_at.unwrap_or(now),
                 last_seen: now,
@@ -108,10 +106,12 @@ impl Engine {
             Some(known) => {
                 known.connection = turn.caller;
                 let view = &mut known.view;
-                (view.queues, view.concurrency) = (worker.queues, worker.concurrency);
-                view.hostname = worker.hostname.unwrap_or_else(|| Arc::clone(&view.hostname));
+                (view.queues, view.last_seen) = (worker.queues, now);
+                view.concurrency = worker.concurrency.unwrap_or(view.concurrency);
                 view.pid = worker.pid.unwrap_or(view.pid);
-                view.last_seen = now;
+                if let Some(hostname) = worker.hostname {
+                    view.hostname = hostname;
+                }
                 view.clone()
             }
             None => unreachable!("the worker was just registered"),

@@ -15,6 +15,7 @@ mod docs;
 mod engine;
 mod fixtures;
 mod mcp;
+mod model;
 mod process;
 mod tcp;
 mod tidy;

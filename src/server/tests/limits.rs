@@ -94,8 +94,8 @@ async fn only_an_incomplete_frame_runs_out_of_time() {
         partial_frame_timeout: Some(Duration::from_millis(ms)),
         ..ServerOptions::default()
     };
-    let (quick, slow) = (Server::with(timeout(100)), Server::with(timeout(150)));
     // The end of a connection to the quick server is the clock: 100 ms have passed.
+    let (quick, patient) = (Server::with(timeout(100)), Server::with(timeout(1_000)));
     let a_while = || async {
         let mut clock = quick.connect();
         clock.send_bytes(&[0, 0]).await;
@@ -103,14 +103,15 @@ async fn only_an_incomplete_frame_runs_out_of_time() {
     };
     let mut idle = quick.connect();
     idle.ping().await;
-    let mut dribbling = slow.connect();
+    let mut dribbling = patient.connect();
     let wire = frame(&json!({"cmd": "Ping", "reqId": "late"}));
-    let (first, rest) = wire.split_at(3);
-    let (second, third) = rest.split_at(5);
-    for piece in [first, second, third] {
+    // In more pieces than there are intervals in its patience.
+    let (pieces, rest) = wire.split_at(11);
+    for piece in pieces.chunks(1) {
         dribbling.send_bytes(piece).await;
         a_while().await;
     }
+    dribbling.send_bytes(rest).await;
     assert_eq!(dribbling.reply().await["reqId"], "late");
     idle.ping().await;
 }

@@ -26,11 +26,8 @@ pub(super) fn register(fields: &Fields<'_>) -> Decoded {
         id: worker_id(fields, "workerId")?.filter(|id| !id.is_empty()),
         name: name.into(),
         queues: fields.texts("queues")?.into_iter().map(Arc::from).collect(),
-        concurrency: fields
-            .number("concurrency")
-            .finite("concurrency")?
-            .unwrap_or(1.0),
-        hostname: fields.text("hostname")?.map(Into::into),
+        concurrency: fields.number("concurrency").finite("concurrency")?,
+        hostname: fields.text("hostname")?.map(Arc::from),
         pid: fields.number("pid").finite("pid")?,
         started_at: started_at.map(whole_millis),
     };

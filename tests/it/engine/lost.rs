@@ -1,9 +1,9 @@
 //! Section 9: stalls, lock expiry, disconnects.
 
 use bunqueue_mcp::command::WaitJob;
-use bunqueue_mcp::engine::{Config, FailureReason, JobId, NewJob, WaitFor};
+use bunqueue_mcp::engine::{Config, FailureReason, JobId, NewJob, State, WaitFor};
 
-use crate::world::{World, awaiting, job};
+use crate::world::{World, awaiting, given, job};
 
 /// Reasons and errors of a dead letter's attempts.
 fn attempts(world: &mut World, id: &JobId) -> Vec<(FailureReason, String)> {
@@ -66,4 +66,21 @@ fn waits_of_a_closed_connection_end_without_an_answer() {
     world.sleep(60_000);
     assert_eq!(world.served(), []);
     assert_eq!(world.counts("empty").waiting, 1);
+}
+
+#[test]
+fn late_tick_takes_a_renewed_lock_at_its_own_time() {
+    let mut world = World::new();
+    let id = world.push("q", job());
+    let delivery = world.pull_lock("q", 1_000.0).expect("ready");
+    world.extend(&id, given(delivery.token), 20_000.0);
+    let wait = world.wait(awaiting("q", 5_000));
+    world.now += 60_000;
+    world.tick();
+    assert_eq!(
+        world.handed(wait),
+        Some(Vec::new()),
+        "the wait was over before the lock"
+    );
+    assert_eq!(world.state(&id), Some(State::Waiting));
 }

@@ -129,7 +129,11 @@ fn hard_w4_data_as_deep_as_a_frame_allows_is_shown_to_agents() {
     let mut session = Session::open(serve.http);
     // No JSON parser of an agent nests that deep: the payload is shown as its bytes, which convert back.
     let shown = session.call("bunqueue_get_job", &json!({ "jobId": "deep" }));
-    assert!(shown.value["data"]["$msgpack"].is_string(), "{:?}", shown.value);
+    assert!(
+        shown.value["data"]["$msgpack"].is_string(),
+        "{:?}",
+        shown.value
+    );
     let again = json!({ "queue": "q", "name": "n", "jobId": "again", "data": shown.value["data"] });
     assert!(!session.call("bunqueue_add_job", &again).is_error);
     assert_eq!(conn.state("again"), "waiting");

@@ -309,13 +309,13 @@ fn absent_ids_are_ids_that_no_job_has() {
 }
 
 #[test]
-fn workers_register_with_defaults() {
+fn a_worker_registers_with_a_name_and_queues_alone() {
     let frame = json!({"cmd": "RegisterWorker", "name": "beta", "queues": ["q1"]});
     match command(&frame).0 {
         Command::RegisterWorker(register) => {
             let worker = register.worker;
             assert_eq!((worker.id, worker.started_at), (None, None));
-            assert_eq!((worker.concurrency, worker.pid), (1.0, None));
+            assert_eq!((worker.concurrency, worker.pid), (None, None));
             assert_eq!((&*worker.name, worker.hostname), ("beta", None));
             assert_eq!(worker.queues, ["q1".into()]);
         }

@@ -1,0 +1,489 @@
+//! The real engine and the reference side by side: every step goes to both, and whatever they say must be equal.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bunqueue_mcp::command::{
+    Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetJob,
+    GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, IsPaused, ListQueues, Pull, QueueName,
+    Reply, execute,
+};
+use bunqueue_mcp::engine::{
+    Caller, Change, Config, ConnectionId, Delivery, Effects, Engine, Event, EventKind, JobId,
+    Listing, LockToken, Millis, Served, Turn, WaiterId,
+};
+
+use super::reference::{Answer, Learned, Reference};
+use super::step::{Clock, QUEUES, Scene, Step, What};
+
+/// Unfinished jobs above which adds become pulls.
+const LIVE_MAX: usize = 30;
+/// Tokens remembered for being shown again.
+const TOKENS_MAX: usize = 60;
+/// Steps between two comparisons of everything.
+const DUMP_EVERY: usize = 50;
+/// Of the refused commands, every how many are followed by such a comparison.
+const DUMP_REFUSED: usize = 8;
+
+pub type Check = Result<(), String>;
+
+pub struct Pair {
+    engine: Engine,
+    model: Reference,
+    now: Millis,
+    tokens: Vec<(JobId, LockToken)>,
+    abandoned: Vec<WaiterId>,
+    steps: usize,
+    refusals: usize,
+    /// Ms after which the name of an empty queue is forgotten.
+    idle: Millis,
+    /// What was done, in words; kept when somebody will read it.
+    log: Option<Vec<String>>,
+}
+
+impl Pair {
+    pub fn new(config: Config, start: Millis, seed: [u8; 32]) -> Self {
+        Self {
+            idle: config.queue_idle,
+            engine: Engine::new(config.clone(), seed),
+            model: Reference::new(config),
+            now: start,
+            tokens: Vec::new(),
+            abandoned: Vec::new(),
+            steps: 0,
+            refusals: 0,
+            log: None,
+        }
+    }
+
+    pub fn telling(mut self) -> Self {
+        self.log = Some(Vec::new());
+        self
+    }
+
+    pub fn story(&self) -> &[String] {
+        self.log.as_deref().unwrap_or_default()
+    }
+
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(log) = &mut self.log {
+            log.push(format!("{now}: {}", what()));
+        }
+    }
+
+    pub fn step(&mut self, step: &Step) -> Check {
+        self.steps += 1;
+        match step {
+            Step::Clock(clock) => {
+                self.move_clock(*clock);
+                // Half of the moves are noticed by a tick at once, the others by whatever comes next.
+                if self.steps.is_multiple_of(2) {
+                    self.tick()
+                } else {
+                    Ok(())
+                }
+            }
+            Step::Tick => self.tick(),
+            Step::Do(caller, what) => {
+                let scene = Scene {
+                    model: &self.model,
+                    tokens: &self.tokens,
+                    now: self.now,
+                };
+                let command = self.bounded(what, what.resolve(&scene));
+                self.command(caller.map(ConnectionId), &command)
+            }
+            Step::Close(number) => self.disconnect(ConnectionId(*number)),
+            Step::Withdraw(number) => {
+                if let Some(id) = self.nth_wait(*number) {
+                    self.tell(|| format!("withdraw {id:?}"));
+                    self.engine.cancel_wait(id);
+                    self.model.cancel_wait(id);
+                }
+                Ok(())
+            }
+            Step::Abandon(number) => {
+                let id = self.nth_wait(*number);
+                self.tell(|| format!("abandon {id:?}"));
+                self.abandoned.extend(id);
+                Ok(())
+            }
+        }?;
+        if self.steps.is_multiple_of(DUMP_EVERY) {
+            self.compare_everything()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn nth_wait(&self, number: u64) -> Option<WaiterId> {
+        let ids = self.model.waiter_ids();
+        ids.get(number as usize % ids.len().max(1)).copied()
+    }
+
+    fn move_clock(&mut self, clock: Clock) {
+        self.now = match (clock, self.engine.next_deadline()) {
+            (Clock::Ms(ms), _) => self.now + ms,
+            (Clock::Deadline { before }, Some(at)) => self.now.max(at - Millis::from(before)),
+            (Clock::Deadline { .. }, None) => self.now + 1,
+        };
+        self.tell(|| "the clock has moved".to_owned());
+    }
+
+    /// Keeps the population small: above the bound an add becomes a pull.
+    fn bounded(&self, what: &What, command: Command) -> Command {
+        let (What::Add(..) | What::AddMany(..)) = what else {
+            return command;
+        };
+        let live = QUEUES.iter().map(|queue| self.model.counts(queue));
+        if live
+            .map(|counts| counts.total() - counts.completed - counts.failed)
+            .sum::<usize>()
+            < LIVE_MAX
+        {
+            return command;
+        }
+        let queue = QueueName::lenient(QUEUES[self.steps % QUEUES.len()]);
+        let owner = Some("busy".into());
+        Pull {
+            queue,
+            count: 5,
+            wait: 0,
+            owner,
+            lock_ttl: 2_000.0,
+            detach: false,
+        }
+        .into()
+    }
+
+    /// One command to both.
+    pub fn command(&mut self, caller: Caller, command: &Command) -> Check {
+        self.tell(|| format!("{caller:?} {command:?}"));
+        let (executed, effects) = self.ask_engine(caller, command);
+        let (actual, reply, waiter) = match executed {
+            Executed::Done(reply) => (Answer::Done(reply.clone()), reply.ok(), None),
+            Executed::Waiting(waiter) => (Answer::Waiting, None, Some(waiter)),
+        };
+        self.learn(reply.as_ref(), waiter, &effects);
+        if matches!(command, Command::Add(_) | Command::AddMany(_)) && reply.is_none() {
+            return Err(format!("an add was refused: {actual:?}"));
+        }
+        // What was due came first, and its jitter may show in the answer.
+        self.model.tick(self.now);
+        self.take_over_jitter()?;
+        let expected = self.model.execute(self.now, caller, command);
+        match &actual {
+            Answer::Done(Ok(Reply::Names(names))) => self.model.check_names(names)?,
+            actual => equal("answer", &expected, actual)?,
+        }
+        self.settle(effects)?;
+        if is_refusal(&actual) {
+            self.refusals += 1;
+            if self.refusals.is_multiple_of(DUMP_REFUSED) {
+                return self.compare_everything();
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_engine(&mut self, caller: Caller, command: &Command) -> (Executed, Effects) {
+        let mut effects = Effects {
+            listening: true,
+            ..Effects::default()
+        };
+        let mut turn = Turn {
+            now: self.now,
+            caller,
+            effects: &mut effects,
+        };
+        let executed = execute(&mut self.engine, &mut turn, command.clone());
+        (executed, effects)
+    }
+
+    pub fn tick(&mut self) -> Check {
+        self.tell(|| "tick".to_owned());
+        let effects = self.act(|engine, turn| engine.tick(turn));
+        self.learn(None, None, &effects);
+        self.model.tick(self.now);
+        self.settle(effects)?;
+        match self.engine.next_deadline() {
+            Some(at) if at <= self.now => Err(format!(
+                "after a tick at {} the next deadline is {at}",
+                self.now
+            )),
+            // What nobody can see is that the names of queues without jobs are forgotten.
+            Some(at) if self.model.is_idle() && at > self.now + self.idle => {
+                Err(format!("nothing is timed, but the next deadline is {at}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn act(&mut self, act: impl FnOnce(&mut Engine, &mut Turn<'_>)) -> Effects {
+        let mut effects = Effects {
+            listening: true,
+            ..Effects::default()
+        };
+        act(
+            &mut self.engine,
+            &mut Turn {
+                now: self.now,
+                caller: None,
+                effects: &mut effects,
+            },
+        );
+        effects
+    }
+
+    pub fn disconnect(&mut self, connection: ConnectionId) -> Check {
+        self.tell(|| format!("{connection:?} closes"));
+        let effects = self.act(|engine, turn| engine.disconnect(turn, connection));
+        self.learn(None, None, &effects);
+        self.model.disconnect(self.now, connection);
+        self.settle(effects)
+    }
+
+    /// Remembers what only the engine can know before the model repeats the step.
+    fn learn(&mut self, reply: Option<&Reply>, waiter: Option<WaiterId>, effects: &Effects) {
+        let ids = match reply {
+            Some(Reply::Added(added)) => vec![added.id.clone()],
+            Some(Reply::AddedMany(many)) => many.iter().map(|added| added.id.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let mut deliveries: Vec<&Delivery> = Vec::new();
+        for (_, served) in &effects.served {
+            if let Served::Pull(list) = served {
+                deliveries.extend(list);
+            }
+        }
+        if let Some(Reply::Pulled(list)) = reply {
+            deliveries.extend(list);
+        }
+        let deliveries: Vec<_> = deliveries
+            .iter()
+            .map(|delivery| (delivery.job.id.clone(), delivery.serial, delivery.token))
+            .collect();
+        self.tokens.extend(
+            deliveries
+                .iter()
+                .filter_map(|(id, _, token)| token.map(|token| (id.clone(), token))),
+        );
+        let order = effects
+            .events
+            .iter()
+            .filter_map(|event| event.job.clone())
+            .collect();
+        let surplus = self.tokens.len().saturating_sub(TOKENS_MAX);
+        self.tokens.drain(..surplus);
+        self.model.learned = Learned {
+            ids: ids.into(),
+            deliveries,
+            waiter,
+            order,
+        };
+    }
+
+    /// Compares effects, takes over jitter, returns what nobody reads, and looks at the deadline.
+    fn settle(&mut self, effects: Effects) -> Check {
+        let (events, served) = (
+            std::mem::take(&mut self.model.events),
+            std::mem::take(&mut self.model.served),
+        );
+        compare_events(&events, &effects.events)?;
+        let by_waiter = |mut served: Vec<(WaiterId, Served)>| {
+            served.sort_by_key(|(waiter, _)| *waiter);
+            served
+        };
+        let served = by_waiter(served);
+        equal("served waits", &served, &by_waiter(effects.served))?;
+        self.take_over_jitter()?;
+        for (waiter, served) in served {
+            if let (true, Served::Pull(deliveries)) = (self.abandoned.contains(&waiter), served) {
+                self.abandoned.retain(|id| *id != waiter);
+                self.give_back(&deliveries)?;
+            }
+        }
+        self.model.check()?;
+        match (self.model.next_visible(), self.engine.next_deadline()) {
+            (Some(due), Some(at)) if at <= due.at => Ok(()),
+            (None, _) => Ok(()),
+            (due, at) => Err(format!("next deadline is {at:?}, but this is due: {due:?}")),
+        }
+    }
+
+    fn give_back(&mut self, deliveries: &[Delivery]) -> Check {
+        self.tell(|| "what was handed over goes back".to_owned());
+        let effects = self.act(|engine, turn| engine.give_back(turn, deliveries));
+        self.learn(None, None, &effects);
+        self.model.give_back(self.now, deliveries);
+        self.settle(effects)
+    }
+
+    /// Retry times have a random part: the model knows the bounds, the engine the time.
+    fn take_over_jitter(&mut self) -> Check {
+        for at in 0..self.model.jobs.len() {
+            let Some((earliest, latest)) = self.model.jobs[at].jitter.take() else {
+                continue;
+            };
+            let id = self.model.jobs[at].view.id.clone();
+            let (executed, effects) = self.ask_engine(None, &GetJob { id: id.clone() }.into());
+            equal(
+                "effects of reading",
+                &Effects {
+                    listening: true,
+                    ..Effects::default()
+                },
+                &effects,
+            )?;
+            match executed {
+                Executed::Done(Ok(Reply::Job(Some(detail))))
+                    if (earliest..=latest).contains(&detail.job.run_at) =>
+                {
+                    self.model.jobs[at].view.run_at = detail.job.run_at;
+                }
+                // The command has moved or deleted it since; if not, the next comparison shows the wrong time.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that can be read is equal on both sides, and the counts add up.
+    pub fn compare_everything(&mut self) -> Check {
+        let mut commands: Vec<Command> = vec![ListQueues.into()];
+        for queue in QUEUES {
+            let name = QueueName::lenient(queue);
+            commands.push(
+                GetCounts {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
+            commands.push(
+                GetCountsPerPriority {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
+            commands.push(IsPaused { queue: name }.into());
+            let listing = Listing {
+                queue: queue.into(),
+                buckets: Vec::new(),
+                after: None,
+                offset: 0,
+                limit: usize::MAX,
+                ascending: true,
+            };
+            commands.push(GetJobs { listing }.into());
+        }
+        for (queue, key) in self.model.key_names() {
+            commands.push(
+                GetDedupOwner {
+                    queue: QueueName::lenient(&queue),
+                    key,
+                }
+                .into(),
+            );
+        }
+        for id in self
+            .model
+            .jobs
+            .iter()
+            .map(|job| job.view.id.clone())
+            .collect::<Vec<_>>()
+        {
+            commands.push(GetState { id: id.clone() }.into());
+            commands.push(GetJob { id: id.clone() }.into());
+            commands.push(GetJobByCustomId { id: id.clone() }.into());
+            commands.push(GetResult { id: id.clone() }.into());
+            commands.push(GetLogs { id }.into());
+        }
+        let mut counted = 0;
+        for command in commands {
+            let (executed, effects) = self.ask_engine(None, &command);
+            let Executed::Done(actual) = executed else {
+                return Err(format!("{command:?} waits"));
+            };
+            if let Ok(Reply::Counts(counts)) = &actual {
+                counted += counts.total();
+            }
+            let expected = self.model.execute(self.now, None, &command);
+            match &actual {
+                Ok(Reply::Names(names)) => self.model.check_names(names)?,
+                _ => equal(
+                    &format!("dump, {command:?}"),
+                    &expected,
+                    &Answer::Done(actual),
+                )?,
+            }
+            self.settle(effects)?;
+        }
+        equal("sum of all counts", &self.model.jobs.len(), &counted)
+    }
+}
+
+/// Equal events in an equal order, as far as the contract orders them: those of one job, those of a queue as a whole,
+/// and the deliveries of a queue.
+fn compare_events(expected: &[Event], actual: &[Event]) -> Check {
+    let strand = |event: &Event| (Arc::clone(&event.queue), event.job.clone());
+    let mut strands: Vec<_> = expected.iter().chain(actual).map(strand).collect();
+    strands.sort();
+    strands.dedup();
+    for wanted in strands {
+        let of = |events: &[Event]| {
+            events
+                .iter()
+                .filter(|event| strand(event) == wanted)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        equal("events", &of(expected), &of(actual))?;
+    }
+    let deliveries = |events: &[Event]| {
+        let mut pulled: Vec<_> = events
+            .iter()
+            .filter(|event| event.kind == EventKind::Pulled)
+            .map(strand)
+            .collect();
+        // The order of queues is nobody's business; a stable sort keeps the order within each.
+        pulled.sort_by(|one, two| one.0.cmp(&two.0));
+        pulled
+    };
+    equal(
+        "order of deliveries",
+        &deliveries(expected),
+        &deliveries(actual),
+    )
+}
+
+fn is_refusal(answer: &Answer) -> bool {
+    match answer {
+        Answer::Done(Err(CommandError::Refused(_))) => true,
+        Answer::Done(Ok(Reply::Changed(change))) => *change != Change::Applied,
+        _ => false,
+    }
+}
+
+/// Equal, or an account of where the two texts part.
+pub fn equal<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Check {
+    if expected == actual {
+        return Ok(());
+    }
+    let (expected, actual) = (format!("{expected:?}"), format!("{actual:?}"));
+    let common = expected
+        .chars()
+        .zip(actual.chars())
+        .take_while(|(one, two)| one == two)
+        .count();
+    let part = |text: &str, skip: usize, take: usize| {
+        text.chars().skip(skip).take(take).collect::<String>()
+    };
+    let (from, shared) = (common.saturating_sub(400), common.min(400));
+    Err(format!(
+        "{what} differ after\n    {}\n  model:  {}\n  engine: {}",
+        part(&expected, from, shared),
+        part(&expected, common, 400),
+        part(&actual, common, 400)
+    ))
+}

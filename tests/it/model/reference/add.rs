@@ -1,0 +1,186 @@
+//! Adding jobs: custom ids, then deduplication keys, then admission (sections 2, 3 and 6).
+
+use std::sync::Arc;
+
+use bunqueue_mcp::engine::{
+    AddOutcome, Added, EventKind, FailureReason, JobId, JobView, NewJob, State, TimelineEntry,
+    Waited,
+};
+
+use super::{Job, Key, Place, Reference};
+
+impl Reference {
+    pub(super) fn add(&mut self, queue: &Arc<str>, new: &NewJob) -> Added {
+        let told = self
+            .learned
+            .ids
+            .pop_front()
+            .expect("the reply of an add names one id for each job");
+        self.touch_queue(queue);
+        let mut retired = None;
+        if let Some(at) = new.custom_id.as_ref().and_then(|id| self.find(id)) {
+            let id = self.jobs[at].view.id.clone();
+            if matches!(self.jobs[at].place, Place::Queued | Place::Active(_)) {
+                return Added {
+                    id,
+                    outcome: AddOutcome::Existing,
+                };
+            }
+            retired = Some(id);
+        }
+        let mut outcome = AddOutcome::New;
+        let options = new.options.clone().unwrap_or_default();
+        let dedup = options.dedup;
+        self.forget_expired_keys();
+        let owned = options.unique_key.as_ref().and_then(|key| {
+            self.keys
+                .iter()
+                .position(|entry| entry.queue == *queue && entry.key == *key)
+        });
+        if let Some(at) = owned {
+            let owner = self.keys[at].owner.clone();
+            if dedup.replace {
+                let job = self
+                    .find(&owner)
+                    .expect("a key belongs to an unfinished job");
+                if matches!(self.jobs[job].place, Place::Queued) {
+                    let prev = self.state_at(job);
+                    self.emit_for(job, EventKind::Removed { prev });
+                    self.remove(job, Waited::Removed);
+                    outcome = AddOutcome::Replaced(owner);
+                } else {
+                    self.keys.remove(at);
+                }
+            } else {
+                if let (true, Some(ttl)) = (dedup.extend, dedup.ttl) {
+                    self.keys[at].expires_at = Some(self.now + ttl.ceil() as i64);
+                }
+                self.emit(queue, Some(owner.clone()), EventKind::Duplicated);
+                return Added {
+                    id: owner,
+                    outcome: AddOutcome::Existing,
+                };
+            }
+        }
+        if let Some(at) = retired.and_then(|id| self.find(&id)) {
+            // The old generation makes room; nobody is told.
+            self.remove(at, Waited::Removed);
+        }
+        let id = new
+            .custom_id
+            .clone()
+            .unwrap_or_else(|| self.accept_generated(&told));
+        self.admit(queue, new, id.clone());
+        Added { id, outcome }
+    }
+
+    /// A generated id is new, greater than every one before, and has the form of a UUID of version 7.
+    fn accept_generated(&mut self, id: &JobId) -> JobId {
+        let text = id.text();
+        let form = text.len() == 36
+            && text.as_bytes()[14] == b'7'
+            && matches!(text.as_bytes()[19], b'8' | b'9' | b'a' | b'b');
+        assert!(form, "{id} is no UUID of version 7");
+        assert!(
+            self.greatest_id.as_ref().is_none_or(|last| last < id),
+            "{id} does not follow {:?}",
+            self.greatest_id
+        );
+        self.greatest_id = Some(id.clone());
+        id.clone()
+    }
+
+    fn admit(&mut self, queue: &Arc<str>, new: &NewJob, id: JobId) {
+        let options = new.options.clone().unwrap_or_default();
+        let created_at = new.timestamp.unwrap_or(self.now);
+        self.touch_queue(queue).empty_since = None;
+        if let Some(key) = &options.unique_key {
+            let expires_at = options.dedup.ttl.map(|ttl| self.now + ttl.ceil() as i64);
+            self.keys.push(Key {
+                queue: Arc::clone(queue),
+                key: Arc::clone(key),
+                owner: id.clone(),
+                expires_at,
+            });
+        }
+        let view = JobView {
+            id,
+            has_custom_id: new.custom_id.is_some(),
+            queue: Arc::clone(queue),
+            name: Arc::clone(&new.name),
+            data: new.data.clone(),
+            state: State::Waiting,
+            priority: new.priority,
+            created_at,
+            run_at: created_at + new.delay,
+            started_at: None,
+            completed_at: None,
+            last_heartbeat: created_at,
+            attempts: 0,
+            max_attempts: new.max_attempts,
+            stall_count: 0,
+            progress: 0.0,
+            progress_message: None,
+            stacktrace: None,
+            lifo: new.lifo,
+            remove_on_complete: new.remove_on_complete,
+            remove_on_fail: new.remove_on_fail,
+            durable: new.durable,
+            options,
+            timeline: Vec::new(),
+        };
+        self.next_seq += 1;
+        self.jobs.push(Job {
+            view,
+            place: Place::Queued,
+            seq: self.next_seq,
+            entered: 0,
+            ripe: false,
+            result: None,
+            history: Vec::new(),
+            logs: Vec::new(),
+            late_token: None,
+            finalized: Vec::new(),
+            finalized_unlocked: false,
+            lost: 0,
+            jitter: None,
+        });
+        let at = self.jobs.len() - 1;
+        let entry = TimelineEntry {
+            state: self.state_at(at),
+            at: self.now,
+            error: None,
+            attempt: None,
+        };
+        self.jobs[at].view.timeline.push(entry);
+        self.emit_for(at, EventKind::Pushed);
+        self.enqueue(at);
+    }
+
+    /// Puts a job (back) into its queue; one whose ttl is over fails at once.
+    pub(super) fn enqueue(&mut self, at: usize) {
+        let now = self.now;
+        let job = &mut self.jobs[at];
+        job.place = Place::Queued;
+        job.view.started_at = None;
+        job.ripe = job.view.run_at <= now;
+        if job
+            .view
+            .options
+            .ttl
+            .is_some_and(|ttl| now as f64 > job.view.created_at as f64 + ttl)
+        {
+            self.end(
+                at,
+                FailureReason::TtlExpired,
+                Some("Job TTL expired".into()),
+            );
+        }
+    }
+
+    pub(super) fn forget_expired_keys(&mut self) {
+        let now = self.now;
+        self.keys
+            .retain(|key| key.expires_at.is_none_or(|expires_at| expires_at > now));
+    }
+}

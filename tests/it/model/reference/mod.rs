@@ -1,0 +1,375 @@
+//! The naive reference: what the engine contract says, with plain vectors, linear scans and no care for speed.
+//!
+//! It is written from the contract alone and shares nothing with the engine but the words of the seam (commands,
+//! replies, events). What the engine draws at random (ids, tokens, jitter) is told to it in [`Learned`], after the
+//! driver has seen it, and checked here as far as the contract bounds it. Every command first lets everything happen
+//! that is due, in order of its time.
+
+mod add;
+mod change;
+mod query;
+mod timer;
+mod work;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bunqueue_mcp::command::{Command, CommandError, Reply};
+use bunqueue_mcp::engine::{
+    AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
+    Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
+};
+
+/// What the engine chose by itself in the step that the model is about to repeat.
+#[derive(Debug, Default)]
+pub struct Learned {
+    /// Ids that the reply of an add names, one for each job of the request.
+    pub ids: VecDeque<JobId>,
+    /// Deliveries of the step with their numbers and tokens, in order.
+    pub deliveries: Vec<(JobId, u64, Option<LockToken>)>,
+    /// The number of the wait, when the step began one.
+    pub waiter: Option<WaiterId>,
+    /// Jobs as they occur in the events of the step: what the contract does not order happens in this order.
+    pub order: Vec<JobId>,
+}
+
+/// What a command is answered.
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    Done(Result<Reply, CommandError>),
+    Waiting,
+}
+
+#[derive(Clone, Debug)]
+pub struct Active {
+    serial: u64,
+    pub token: Option<LockToken>,
+    expires_at: Millis,
+    lock_ttl: Millis,
+    renewals: u32,
+    connection: Caller,
+}
+
+#[derive(Clone, Debug)]
+pub enum Place {
+    Queued,
+    Active(Active),
+    Completed,
+    Failed(Failure),
+}
+
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub view: JobView,
+    pub place: Place,
+    /// Order of admission.
+    seq: u64,
+    /// Order of entry into the dead-letter queue.
+    entered: u64,
+    /// Its run time had come when it was queued, or has come since.
+    ripe: bool,
+    result: Option<Payload>,
+    history: Vec<AttemptRecord>,
+    logs: Vec<LogLine>,
+    /// Token of the last delivery, when that was ended by fail, lock expiry or stall and none followed.
+    pub late_token: Option<LockToken>,
+    /// Tokens of deliveries that a timeout has ended.
+    finalized: Vec<LockToken>,
+    /// The last delivery had no lock and was ended by a timeout.
+    finalized_unlocked: bool,
+    /// Deliveries lost in a row without a sign of life.
+    lost: u32,
+    /// Bounds of the retry time that the engine has drawn and the model does not know yet.
+    pub jitter: Option<(Millis, Millis)>,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    queue: Arc<str>,
+    key: Arc<str>,
+    owner: JobId,
+    expires_at: Option<Millis>,
+}
+
+#[derive(Clone, Debug)]
+enum Wish {
+    Jobs {
+        queue: Arc<str>,
+        count: usize,
+        locked: bool,
+        lock_ttl: Millis,
+        detach: bool,
+    },
+    End {
+        id: JobId,
+        until: WaitFor,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    id: WaiterId,
+    caller: Caller,
+    deadline: Millis,
+    wish: Wish,
+}
+
+#[derive(Clone, Debug)]
+struct Queue {
+    name: Arc<str>,
+    paused: bool,
+    empty_since: Option<Millis>,
+    /// It has never been empty, so its place among the names is known.
+    certain: bool,
+}
+
+/// The whole state, and the effects of the last step.
+#[derive(Debug)]
+pub struct Reference {
+    config: Config,
+    pub now: Millis,
+    pub jobs: Vec<Job>,
+    keys: Vec<Key>,
+    waiters: Vec<Waiter>,
+    queues: Vec<Queue>,
+    /// Completed jobs, first completed first.
+    completed: Vec<JobId>,
+    next_seq: u64,
+    greatest_id: Option<JobId>,
+    pub events: Vec<Event>,
+    pub served: Vec<(WaiterId, Served)>,
+    pub learned: Learned,
+}
+
+impl Reference {
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            now: Millis::MIN,
+            jobs: Vec::new(),
+            keys: Vec::new(),
+            waiters: Vec::new(),
+            queues: Vec::new(),
+            completed: Vec::new(),
+            next_seq: 0,
+            greatest_id: None,
+            events: Vec::new(),
+            served: Vec::new(),
+            learned: Learned::default(),
+        }
+    }
+
+    /// Everything due happens, then the command, then waiting pulls get what became ready.
+    pub fn execute(&mut self, now: Millis, caller: Caller, command: &Command) -> Answer {
+        self.tick(now);
+        let answer = self.run(caller, command);
+        self.note_emptiness();
+        self.hand_off();
+        answer
+    }
+
+    fn run(&mut self, caller: Caller, command: &Command) -> Answer {
+        let done = |reply: Reply| Answer::Done(Ok(reply));
+        match command {
+            Command::Add(add) => done(Reply::Added(self.add(&add.queue.shared(), &add.job))),
+            Command::AddMany(add) => {
+                let queue = add.queue.shared();
+                done(Reply::AddedMany(
+                    add.jobs.iter().map(|job| self.add(&queue, job)).collect(),
+                ))
+            }
+            Command::Pull(pull) => self.pull(caller, pull),
+            Command::Ack(ack) => self
+                .ack(ack)
+                .map_or_else(refuse, |report| done(Reply::Reported(report))),
+            Command::AckMany(many) => self
+                .ack_many(&many.items)
+                .map_or_else(refuse, |list| done(Reply::ReportedMany(list))),
+            Command::Fail(fail) => self
+                .fail(fail)
+                .map_or_else(refuse, |report| done(Reply::Reported(report))),
+            Command::Heartbeat(beat) => done(Reply::Renewed(
+                beat.items.iter().map(|item| self.heartbeat(item)).collect(),
+            )),
+            Command::ExtendLock(extend) => done(Reply::Renewed(
+                extend
+                    .items
+                    .iter()
+                    .map(|item| self.extend_lock(item))
+                    .collect(),
+            )),
+            Command::WaitJob(wait) => self.wait_job(caller, wait),
+            command => match self.change(command) {
+                Some(changed) => changed.map_or_else(refuse, done),
+                None => done(self.query(command)),
+            },
+        }
+    }
+
+    pub fn job(&self, id: &JobId) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.view.id == *id)
+    }
+
+    fn find(&self, id: &JobId) -> Option<usize> {
+        self.jobs.iter().position(|job| job.view.id == *id)
+    }
+
+    fn state_at(&self, at: usize) -> State {
+        let job = &self.jobs[at];
+        match job.place {
+            Place::Active(_) => State::Active,
+            Place::Completed => State::Completed,
+            Place::Failed(_) => State::Failed,
+            Place::Queued if job.view.run_at > self.now => State::Delayed,
+            Place::Queued if job.view.priority > 0.0 => State::Prioritized,
+            Place::Queued => State::Waiting,
+        }
+    }
+
+    pub fn state(&self, id: &JobId) -> Option<State> {
+        self.find(id).map(|at| self.state_at(at))
+    }
+
+    fn paused(&self, queue: &str) -> bool {
+        self.queues
+            .iter()
+            .any(|entry| &*entry.name == queue && entry.paused)
+    }
+
+    fn emit(&mut self, queue: &Arc<str>, job: Option<JobId>, kind: EventKind) {
+        self.events.push(Event {
+            queue: Arc::clone(queue),
+            job,
+            at: self.now,
+            kind,
+        });
+    }
+
+    fn emit_for(&mut self, at: usize, kind: EventKind) {
+        let (queue, id) = (
+            Arc::clone(&self.jobs[at].view.queue),
+            self.jobs[at].view.id.clone(),
+        );
+        self.emit(&queue, Some(id), kind);
+    }
+
+    /// A history entry; the first twenty are kept.
+    fn note(&mut self, at: usize, state: State, error: Option<Arc<str>>, attempt: Option<u32>) {
+        let entry = TimelineEntry {
+            state,
+            at: self.now,
+            error,
+            attempt,
+        };
+        let timeline = &mut self.jobs[at].view.timeline;
+        if timeline.len() < 20 {
+            timeline.push(entry);
+        }
+    }
+
+    fn release_key(&mut self, id: &JobId) {
+        self.keys.retain(|key| key.owner != *id);
+    }
+
+    /// Takes a job away; who waits for its outcome learns it.
+    fn remove(&mut self, at: usize, outcome: Waited) {
+        let job = self.jobs.remove(at);
+        self.release_key(&job.view.id);
+        self.completed.retain(|id| *id != job.view.id);
+        self.end_waits(&job.view.id, outcome);
+        self.note_emptiness();
+    }
+
+    /// Ends waits for a job: those for any outcome always, those for completion when it came or cannot come any more.
+    fn end_waits(&mut self, id: &JobId, outcome: Waited) {
+        let served = &mut self.served;
+        self.waiters
+            .retain(|waiter| match (&waiter.wish, &outcome) {
+                (Wish::End { id: wanted, .. }, _) if wanted != id => true,
+                (
+                    Wish::End {
+                        until: WaitFor::Completed,
+                        ..
+                    },
+                    Waited::Failed,
+                ) => true,
+                (
+                    Wish::End {
+                        until: WaitFor::Completed,
+                        ..
+                    },
+                    Waited::Removed,
+                ) => {
+                    served.push((waiter.id, Served::Job(Waited::TimedOut)));
+                    false
+                }
+                (Wish::End { .. }, _) => {
+                    served.push((waiter.id, Served::Job(outcome.clone())));
+                    false
+                }
+                (Wish::Jobs { .. }, _) => true,
+            });
+    }
+
+    /// A queue that holds nothing may be forgotten at any time within the period that the configuration gives.
+    fn note_emptiness(&mut self) {
+        for queue in &mut self.queues {
+            if queue.paused || self.jobs.iter().any(|job| job.view.queue == queue.name) {
+                queue.empty_since = None;
+            } else if queue.empty_since.is_none() {
+                queue.empty_since = Some(self.now);
+                queue.certain = false;
+            }
+        }
+    }
+
+    /// Whether these can be the names of all queues: all that are in use, in order of first use, and none that is not.
+    pub fn check_names(&self, names: &[Arc<str>]) -> Result<(), String> {
+        let listed = |name: &Arc<str>| names.iter().position(|other| other == name);
+        let known = |name: &Arc<str>| self.queues.iter().any(|queue| queue.name == *name);
+        let in_use = |queue: &&Queue| queue.empty_since.is_none();
+        let complete = self
+            .queues
+            .iter()
+            .filter(in_use)
+            .all(|queue| listed(&queue.name).is_some());
+        let certain = self.queues.iter().filter(|queue| queue.certain);
+        let ordered = certain.map(|queue| listed(&queue.name)).is_sorted();
+        if complete && ordered && names.iter().all(known) {
+            return Ok(());
+        }
+        Err(format!(
+            "queue names are {names:?}, known are {:?}",
+            self.queues
+        ))
+    }
+
+    fn touch_queue(&mut self, name: &Arc<str>) -> &mut Queue {
+        let at = self
+            .queues
+            .iter()
+            .position(|queue| queue.name == *name)
+            .unwrap_or_else(|| {
+                self.queues.push(Queue {
+                    name: Arc::clone(name),
+                    paused: false,
+                    empty_since: None,
+                    certain: true,
+                });
+                self.queues.len() - 1
+            });
+        &mut self.queues[at]
+    }
+
+    pub fn waiter_ids(&self) -> Vec<WaiterId> {
+        self.waiters.iter().map(|waiter| waiter.id).collect()
+    }
+
+    pub fn cancel_wait(&mut self, id: WaiterId) {
+        self.waiters.retain(|waiter| waiter.id != id);
+    }
+}
+
+fn refuse(refusal: Refusal) -> Answer {
+    Answer::Done(Err(CommandError::Refused(refusal)))
+}

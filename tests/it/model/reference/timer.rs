@@ -1,0 +1,301 @@
+//! What happens by itself: ttl, locks, timeouts, stalls, maturing jobs, dead letters, waits, idle names (sections 7 to
+//! 10, 23; B-1, B-37).
+
+use std::sync::Arc;
+
+use bunqueue_mcp::engine::{EventKind, FailureReason, Millis, Served, StallDetail, Waited};
+
+use super::{Place, Reference, Wish};
+
+/// What is due. In one millisecond the order is that of this list, but deliveries end in any order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Ripen,
+    Ttl,
+    Timeout,
+    LockEnd,
+    Stall,
+    LetterEnd,
+    QueueIdle,
+    Wait,
+}
+
+impl Kind {
+    /// For one job a timeout comes before the lock, and the lock before a stall.
+    fn rank(self) -> (u8, u8) {
+        match self {
+            Self::Ripen => (0, 0),
+            Self::Ttl => (1, 0),
+            Self::Timeout => (2, 0),
+            Self::LockEnd => (2, 1),
+            Self::Stall => (2, 2),
+            Self::LetterEnd => (3, 0),
+            Self::QueueIdle => (4, 0),
+            Self::Wait => (5, 0),
+        }
+    }
+}
+
+/// Something that is due, with its place among the jobs, queues or waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    pub at: Millis,
+    kind: Kind,
+    place: usize,
+}
+
+impl Reference {
+    /// Lets everything happen that is due, earliest first, at the time `now`. What happens in one millisecond happens
+    /// together: only then are waiting pulls served, and those that are not give up.
+    pub fn tick(&mut self, now: Millis) {
+        self.now = self.now.max(now);
+        let mut instant = Millis::MIN;
+        loop {
+            let next = self.next_due();
+            let closes = next.is_none_or(|due| due.at > instant || due.kind == Kind::Wait);
+            if closes && self.hand_off() {
+                continue;
+            }
+            let Some(due) = next else { return };
+            instant = due.at;
+            self.act(due);
+        }
+    }
+
+    fn next_due(&self) -> Option<Due> {
+        let due = self.agenda().into_iter().filter(|due| due.at <= self.now);
+        due.min_by_key(|due| {
+            let (rank, within) = due.kind.rank();
+            let told = match due.kind {
+                Kind::QueueIdle | Kind::Wait => None,
+                _ => self
+                    .learned
+                    .order
+                    .iter()
+                    .position(|id| *id == self.jobs[due.place].view.id),
+            };
+            (due.at, rank, told.unwrap_or(usize::MAX), due.place, within)
+        })
+    }
+
+    /// The earliest thing due that can be seen from outside.
+    pub fn next_visible(&self) -> Option<Due> {
+        let awaited = |due: &Due| match due.kind {
+            Kind::Ripen => {
+                let queue = &self.jobs[due.place].view.queue;
+                let wants = |wish: &Wish| matches!(wish, Wish::Jobs { queue: wanted, .. } if wanted == queue);
+                !self.paused(queue) && self.waiters.iter().any(|waiter| wants(&waiter.wish))
+            }
+            // The name of an empty queue may go earlier.
+            Kind::QueueIdle => false,
+            _ => true,
+        };
+        self.agenda()
+            .into_iter()
+            .filter(awaited)
+            .min_by_key(|due| due.at)
+    }
+
+    /// Nothing is timed, so nothing can ever happen by itself.
+    pub fn is_idle(&self) -> bool {
+        self.agenda().is_empty()
+    }
+
+    fn agenda(&self) -> Vec<Due> {
+        let mut agenda = Vec::new();
+        let mut put = |at, kind, place| agenda.push(Due { at, kind, place });
+        for (place, job) in self.jobs.iter().enumerate() {
+            let view = &job.view;
+            match &job.place {
+                Place::Queued => {
+                    if !job.ripe {
+                        put(view.run_at, Kind::Ripen, place);
+                    }
+                    if let Some(ttl) = view.options.ttl {
+                        put(
+                            (view.created_at as f64 + ttl).floor() as Millis + 1,
+                            Kind::Ttl,
+                            place,
+                        );
+                    }
+                }
+                Place::Active(active) => {
+                    let started_at = view.started_at.expect("active jobs have started");
+                    if let Some(timeout) = view.options.timeout {
+                        put(
+                            (started_at as f64 + timeout).ceil() as Millis,
+                            Kind::Timeout,
+                            place,
+                        );
+                    }
+                    if active.token.is_some() {
+                        put(active.expires_at, Kind::LockEnd, place);
+                    }
+                    let patience = view
+                        .options
+                        .stall_timeout
+                        .map_or(self.config.stall_interval, |ms| ms as Millis);
+                    let silent = (view.last_heartbeat + patience + 1)
+                        .max(started_at + self.config.stall_grace);
+                    put(silent + self.config.stall_check, Kind::Stall, place);
+                }
+                Place::Failed(failure) => put(
+                    failure.entered_at + self.config.dlq_age,
+                    Kind::LetterEnd,
+                    place,
+                ),
+                Place::Completed => {}
+            }
+        }
+        for (place, waiter) in self.waiters.iter().enumerate() {
+            put(waiter.deadline, Kind::Wait, place);
+        }
+        for (place, queue) in self.queues.iter().enumerate() {
+            if let Some(since) = queue.empty_since {
+                put(since + self.config.queue_idle, Kind::QueueIdle, place);
+            }
+        }
+        agenda
+    }
+
+    fn act(&mut self, due: Due) {
+        let at = due.place;
+        match due.kind {
+            Kind::Ripen => self.jobs[at].ripe = true,
+            Kind::Ttl => self.end(
+                at,
+                FailureReason::TtlExpired,
+                Some("Job TTL expired".into()),
+            ),
+            Kind::Timeout => self.time_out(at),
+            Kind::LockEnd => self.end_lock(at),
+            Kind::Stall => self.stall(at),
+            Kind::LetterEnd => self.remove_letter(at),
+            Kind::QueueIdle => drop(self.queues.remove(at)),
+            Kind::Wait => {
+                let waiter = self.waiters.remove(at);
+                let served = match waiter.wish {
+                    Wish::Jobs { .. } => Served::Pull(Vec::new()),
+                    Wish::End { .. } => Served::Job(Waited::TimedOut),
+                };
+                self.served.push((waiter.id, served));
+            }
+        }
+    }
+
+    /// Section 8.4: fails the delivery; its token is answered "already finalized" from now on.
+    fn time_out(&mut self, at: usize) {
+        let error: Option<Arc<str>> = Some("Job timeout exceeded".into());
+        let job = &mut self.jobs[at];
+        match &job.place {
+            Place::Active(active) => match active.token {
+                Some(token) => {
+                    // The last sixteen are remembered, so that a job that never succeeds stays small.
+                    let surplus = (job.finalized.len() + 1).saturating_sub(16);
+                    job.finalized.drain(..surplus);
+                    job.finalized.push(token);
+                }
+                None => job.finalized_unlocked = true,
+            },
+            _ => unreachable!("only deliveries time out"),
+        }
+        job.view.attempts += 1;
+        if job.view.attempts >= job.view.max_attempts {
+            self.end(at, FailureReason::Timeout, error);
+        } else {
+            self.retry(at, FailureReason::Timeout, error.clone());
+            self.jobs[at].late_token = None;
+            self.emit_failed(at, error, false);
+            self.emit_for(at, EventKind::Retried);
+            self.back_off(at);
+        }
+    }
+
+    /// Charges a lost delivery; `Some` when a budget is used up, with whether that is the one of attempts.
+    fn charge(&mut self, at: usize) -> (u32, u32, Option<bool>) {
+        let job = &mut self.jobs[at].view;
+        job.attempts += 1;
+        job.stall_count += 1;
+        let spent = if job.attempts >= job.max_attempts {
+            Some(true)
+        } else if self.config.stalls_max > 0 && job.stall_count >= self.config.stalls_max {
+            Some(false)
+        } else {
+            None
+        };
+        (job.max_attempts, job.stall_count, spent)
+    }
+
+    /// Section 9.2: back at once with the old run time, or the end.
+    fn end_lock(&mut self, at: usize) {
+        let (max, stall_count, spent) = self.charge(at);
+        let renewals = match &self.jobs[at].place {
+            Place::Active(active) => active.renewals,
+            _ => unreachable!("only deliveries have locks"),
+        };
+        let Some(by_attempts) = spent else {
+            self.retry(at, FailureReason::Stalled, Some("Lock expired".into()));
+            self.emit_for(at, EventKind::Stalled { detail: None });
+            self.enqueue(at);
+            return;
+        };
+        let detail = Some(StallDetail {
+            stall_count,
+            to_dlq: true,
+        });
+        self.emit_for(at, EventKind::Stalled { detail });
+        let (reason, error, told) = if by_attempts {
+            let error = format!("Lock expired at max attempts ({max})");
+            (
+                FailureReason::MaxAttemptsExceeded,
+                error,
+                "Lock expired (max attempts reached)",
+            )
+        } else {
+            let error = format!("Lock expired after {renewals} renewals");
+            (
+                FailureReason::Stalled,
+                error,
+                "Lock expired (max stalls reached)",
+            )
+        };
+        self.end_lost(at, reason, &error, told);
+    }
+
+    /// Section 9.1: retried with backoff, or the end.
+    fn stall(&mut self, at: usize) {
+        let (max, stall_count, spent) = self.charge(at);
+        let detail = Some(StallDetail {
+            stall_count,
+            to_dlq: spent.is_some(),
+        });
+        let Some(by_attempts) = spent else {
+            self.retry(at, FailureReason::Stalled, Some("stalled".into()));
+            self.emit_for(at, EventKind::Stalled { detail });
+            self.back_off(at);
+            return;
+        };
+        self.emit_for(at, EventKind::Stalled { detail });
+        let (reason, error) = if by_attempts {
+            (
+                FailureReason::MaxAttemptsExceeded,
+                format!("Job stalled at max attempts ({max})"),
+            )
+        } else {
+            (
+                FailureReason::Stalled,
+                format!("Job stalled {stall_count} times"),
+            )
+        };
+        self.end_lost(at, reason, &error, &error);
+    }
+
+    /// A lost job that fails for good no longer shows when it was started.
+    fn end_lost(&mut self, at: usize, reason: FailureReason, error: &str, told: &str) {
+        let id = self.jobs[at].view.id.clone();
+        self.end_telling(at, reason, Some(error.into()), Some(told.into()));
+        if let Some(at) = self.find(&id) {
+            self.jobs[at].view.started_at = None;
+        }
+    }
+}

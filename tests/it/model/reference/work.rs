@@ -1,0 +1,524 @@
+//! Deliveries and what workers report about them (sections 7 to 9).
+
+use std::sync::Arc;
+
+use bunqueue_mcp::command::{Ack, CommandError, Fail, Pull, Renew, Reply, WaitJob};
+use bunqueue_mcp::engine::{
+    AttemptRecord, BackoffKind, Caller, ConnectionId, Delivery, EventKind, Failure, FailureReason,
+    JobId, Millis, Payload, Refusal, Renewal, Report, Served, State, TimelineEntry, TokenGiven,
+    WaitFor, Waited,
+};
+
+use super::{Active, Answer, Place, Reference, Waiter, Wish};
+
+/// On what ground somebody reports on a job.
+enum Claim {
+    /// As the holder of the current delivery.
+    Current(usize),
+    /// As the holder of the last delivery, which ended by fail, lock expiry or stall.
+    Late(usize),
+    /// As the holder of a delivery that a timeout has ended.
+    Finalized,
+}
+
+impl Reference {
+    pub(super) fn pull(&mut self, caller: Caller, pull: &Pull) -> Answer {
+        let wish = Wish::Jobs {
+            queue: pull.queue.shared(),
+            count: pull.count,
+            locked: pull.owner.is_some(),
+            lock_ttl: pull.lock_ttl.ceil() as Millis,
+            detach: pull.detach && pull.owner.is_none(),
+        };
+        let deliveries = self.take(caller, &wish);
+        if deliveries.is_empty() && pull.wait > 0 {
+            self.start_wait(caller, pull.wait, wish)
+        } else {
+            Answer::Done(Ok(Reply::Pulled(deliveries)))
+        }
+    }
+
+    fn start_wait(&mut self, caller: Caller, ms: Millis, wish: Wish) -> Answer {
+        if let Some(id) = self.learned.waiter {
+            self.waiters.push(Waiter {
+                id,
+                caller,
+                deadline: self.now + ms,
+                wish,
+            });
+        }
+        Answer::Waiting
+    }
+
+    pub(super) fn wait_job(&mut self, caller: Caller, wait: &WaitJob) -> Answer {
+        let waited = match self.job(&wait.id) {
+            None => Waited::NotFound,
+            Some(job) => match job.place {
+                Place::Completed => Waited::Completed {
+                    result: job.result.clone(),
+                },
+                Place::Failed(_) if wait.until == WaitFor::Outcome => Waited::Failed,
+                _ if wait.timeout <= 0 => Waited::TimedOut,
+                _ => {
+                    let wish = Wish::End {
+                        id: wait.id.clone(),
+                        until: wait.until,
+                    };
+                    return self.start_wait(caller, wait.timeout, wish);
+                }
+            },
+        };
+        Answer::Done(Ok(Reply::Waited(waited)))
+    }
+
+    /// Serves waiting pulls, longest wait first, with what is ready; whether there was anything to hand over.
+    pub(super) fn hand_off(&mut self) -> bool {
+        let before = self.served.len();
+        let mut at = 0;
+        while at < self.waiters.len() {
+            let Waiter {
+                id, caller, wish, ..
+            } = self.waiters[at].clone();
+            let deliveries = self.take(caller, &wish);
+            if deliveries.is_empty() {
+                at += 1;
+            } else {
+                self.waiters.remove(at);
+                self.served.push((id, Served::Pull(deliveries)));
+            }
+        }
+        self.served.len() > before
+    }
+
+    /// Delivers the best ready jobs of a queue that is not paused.
+    fn take(&mut self, caller: Caller, wish: &Wish) -> Vec<Delivery> {
+        let Wish::Jobs {
+            queue,
+            count,
+            locked,
+            lock_ttl,
+            detach,
+        } = wish
+        else {
+            return Vec::new();
+        };
+        let mut deliveries = Vec::new();
+        while deliveries.len() < *count && !self.paused(queue) {
+            let ready = (0..self.jobs.len()).filter(|at| {
+                let job = &self.jobs[*at];
+                matches!(job.place, Place::Queued) && job.ripe && job.view.queue == *queue
+            });
+            let Some(best) = ready.min_by(|one, two| self.order(*one, *two)) else {
+                break;
+            };
+            let connection = if *detach { None } else { caller };
+            deliveries.push(self.deliver(best, *locked, *lock_ttl, connection));
+        }
+        deliveries
+    }
+
+    /// Section 5: priority, newest lifo, then run time and admission.
+    fn order(&self, one: usize, two: usize) -> std::cmp::Ordering {
+        let (one, two) = (&self.jobs[one], &self.jobs[two]);
+        let by_age = if one.view.lifo {
+            two.seq.cmp(&one.seq)
+        } else {
+            one.view
+                .run_at
+                .cmp(&two.view.run_at)
+                .then(one.seq.cmp(&two.seq))
+        };
+        let by_priority = two
+            .view
+            .priority
+            .partial_cmp(&one.view.priority)
+            .expect("priorities are finite");
+        by_priority
+            .then(two.view.lifo.cmp(&one.view.lifo))
+            .then(by_age)
+    }
+
+    fn deliver(
+        &mut self,
+        at: usize,
+        locked: bool,
+        lock_ttl: Millis,
+        connection: Caller,
+    ) -> Delivery {
+        let (now, id) = (self.now, self.jobs[at].view.id.clone());
+        let told = self
+            .learned
+            .deliveries
+            .iter()
+            .position(|(job, ..)| *job == id);
+        let (serial, token) = told.map_or((0, None), |told| {
+            let (_, serial, token) = self.learned.deliveries.remove(told);
+            (serial, token.filter(|_| locked))
+        });
+        self.note(at, State::Active, None, None);
+        self.emit_for(at, EventKind::Pulled);
+        let job = &mut self.jobs[at];
+        job.view.started_at = Some(now);
+        job.view.last_heartbeat = now;
+        job.late_token = None;
+        job.finalized_unlocked = false;
+        let expires_at = now + lock_ttl;
+        job.place = Place::Active(Active {
+            serial,
+            token,
+            expires_at,
+            lock_ttl,
+            renewals: 0,
+            connection,
+        });
+        Delivery {
+            job: self.show(at),
+            token,
+            serial,
+        }
+    }
+
+    fn claim(&self, id: &JobId, token: TokenGiven) -> Result<Claim, Refusal> {
+        let Some(at) = self.find(id) else {
+            return Err(Refusal::NotActive(id.clone()));
+        };
+        let job = &self.jobs[at];
+        let token = match token {
+            TokenGiven::None => None,
+            TokenGiven::Token(token) => Some(Some(token)),
+            TokenGiven::Malformed => Some(None),
+        };
+        if matches!(token, Some(Some(token)) if job.finalized.contains(&token)) {
+            return Ok(Claim::Finalized);
+        }
+        match &job.place {
+            Place::Active(active) => match (active.token, token) {
+                (None, _) => Ok(Claim::Current(at)),
+                (Some(_), None) => Err(Refusal::TokenRequired(id.clone())),
+                (Some(lock), Some(Some(token))) if lock == token => Ok(Claim::Current(at)),
+                (Some(_), Some(_)) => Err(Refusal::TokenInvalid(id.clone())),
+            },
+            _ if job.finalized_unlocked => Ok(Claim::Finalized),
+            Place::Queued if job.late_token.is_some() && token == Some(job.late_token) => {
+                Ok(Claim::Late(at))
+            }
+            _ => Err(Refusal::NotActive(id.clone())),
+        }
+    }
+
+    /// Whether the token lets its bearer move or discard an active job.
+    pub(super) fn held(&self, at: usize, token: TokenGiven) -> Result<(), Refusal> {
+        let id = self.jobs[at].view.id.clone();
+        match (&self.jobs[at].place, token) {
+            (Place::Active(Active { token: Some(_), .. }), TokenGiven::None) => {
+                Err(Refusal::TokenRequired(id))
+            }
+            (
+                Place::Active(Active {
+                    token: Some(lock), ..
+                }),
+                token,
+            ) if token != TokenGiven::Token(*lock) => Err(Refusal::TokenInvalid(id)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ack(&mut self, ack: &Ack) -> Result<Report, Refusal> {
+        match self.claim(&ack.id, ack.token)? {
+            Claim::Current(at) | Claim::Late(at) => {
+                self.complete(at, ack.result.clone(), ack.remove_on_complete);
+                Ok(Report::Applied)
+            }
+            Claim::Finalized => Ok(Report::AlreadyFinalized),
+        }
+    }
+
+    pub(super) fn ack_many(
+        &mut self,
+        items: &[Ack],
+    ) -> Result<Vec<Result<Report, CommandError>>, Refusal> {
+        for item in items {
+            match self.claim(&item.id, item.token) {
+                Err(refusal @ (Refusal::TokenRequired(_) | Refusal::TokenInvalid(_))) => {
+                    return Err(refusal);
+                }
+                _ => {}
+            }
+        }
+        Ok(items
+            .iter()
+            .map(|item| self.ack(item).map_err(CommandError::Refused))
+            .collect())
+    }
+
+    fn complete(&mut self, at: usize, result: Option<Payload>, remove: bool) {
+        let now = self.now;
+        self.note(at, State::Completed, None, None);
+        self.emit_for(
+            at,
+            EventKind::Completed {
+                result: result.clone(),
+            },
+        );
+        let id = self.jobs[at].view.id.clone();
+        self.release_key(&id);
+        if remove || self.jobs[at].view.remove_on_complete {
+            self.remove(at, Waited::Completed { result: None });
+            return;
+        }
+        let job = &mut self.jobs[at];
+        job.view.completed_at = Some(now);
+        job.result.clone_from(&result);
+        job.place = Place::Completed;
+        job.late_token = None;
+        self.end_waits(&id, Waited::Completed { result });
+        self.completed.push(id);
+        if self.completed.len() > self.config.completed_max {
+            let oldest = self
+                .find(&self.completed[0])
+                .expect("a completed job that is gone is not listed");
+            self.remove(oldest, Waited::Removed);
+        }
+    }
+
+    pub(super) fn fail(&mut self, fail: &Fail) -> Result<Report, Refusal> {
+        let Claim::Current(at) = self.claim(&fail.id, fail.token)? else {
+            return Ok(Report::AlreadyFinalized);
+        };
+        let (report, job) = (&fail.report, &mut self.jobs[at]);
+        if let Some(stack) = &report.stack {
+            let kept = job.view.options.stack_trace_limit.max(0.0) as usize;
+            job.view.stacktrace = Some(stack.iter().take(kept).cloned().collect());
+        }
+        job.view.attempts += 1;
+        job.lost = 0;
+        if report.unrecoverable || job.view.attempts >= job.view.max_attempts {
+            job.view.remove_on_fail |= report.remove_on_fail;
+            self.end(at, FailureReason::MaxAttemptsExceeded, report.error.clone());
+        } else {
+            self.retry(at, FailureReason::ExplicitFail, report.error.clone());
+            self.emit_failed(at, report.error.clone(), false);
+            self.emit_for(at, EventKind::Retried);
+            self.back_off(at);
+        }
+        Ok(Report::Applied)
+    }
+
+    pub(super) fn emit_failed(&mut self, at: usize, error: Option<Arc<str>>, terminal: bool) {
+        let data = self.jobs[at].view.data.clone();
+        self.emit_for(
+            at,
+            EventKind::Failed {
+                error,
+                data,
+                terminal,
+            },
+        );
+    }
+
+    /// Writes down that an attempt failed and another one follows.
+    pub(super) fn retry(&mut self, at: usize, reason: FailureReason, error: Option<Arc<str>>) {
+        self.record(at, reason, error.clone());
+        let attempts = self.jobs[at].view.attempts;
+        self.note(at, State::Failed, error, Some(attempts));
+        self.note(at, State::Waiting, None, Some(attempts + 1));
+        self.jobs[at].late_token = match &self.jobs[at].place {
+            Place::Active(active) => active.token,
+            _ => None,
+        };
+    }
+
+    fn record(&mut self, at: usize, reason: FailureReason, error: Option<Arc<str>>) {
+        let (now, job) = (self.now, &mut self.jobs[at]);
+        let started_at = job.view.started_at.unwrap_or(now);
+        job.history.push(AttemptRecord {
+            attempt: job.view.attempts,
+            started_at,
+            failed_at: now,
+            reason,
+            error,
+        });
+    }
+
+    /// Queues a failed attempt again after the time of section 8.3; jitter is drawn by the engine.
+    pub(super) fn back_off(&mut self, at: usize) {
+        let job = &mut self.jobs[at];
+        let backoff = job.view.options.backoff;
+        let exponent = f64::from(job.view.attempts.min(1023));
+        let (base, low, high) = match backoff.kind {
+            BackoffKind::Fixed => (backoff.delay, 0.8, 1.2),
+            BackoffKind::Plain | BackoffKind::Exponential if backoff.delay == 0.0 => {
+                (0.0, 0.0, 0.0)
+            }
+            BackoffKind::Plain | BackoffKind::Exponential => {
+                (backoff.delay * exponent.exp2(), 0.5, 1.5)
+            }
+        };
+        let cap = backoff.max_delay.unwrap_or(3_600_000.0);
+        let bound = |factor: f64| self.now + (base * factor).min(cap).ceil() as Millis;
+        let (earliest, latest) = (bound(low), bound(high));
+        job.view.run_at = earliest;
+        job.jitter = (earliest < latest).then_some((earliest, latest));
+        self.enqueue(at);
+    }
+
+    /// A job fails for good.
+    pub(super) fn end(&mut self, at: usize, reason: FailureReason, error: Option<Arc<str>>) {
+        self.end_telling(at, reason, error.clone(), error);
+    }
+
+    pub(super) fn end_telling(
+        &mut self,
+        at: usize,
+        reason: FailureReason,
+        error: Option<Arc<str>>,
+        told: Option<Arc<str>>,
+    ) {
+        self.record(at, reason, error.clone());
+        let (id, attempts) = (self.jobs[at].view.id.clone(), self.jobs[at].view.attempts);
+        if reason != FailureReason::Unknown {
+            self.note(at, State::Failed, error.clone(), Some(attempts));
+        }
+        self.emit_failed(at, told, true);
+        self.release_key(&id);
+        if self.jobs[at].view.remove_on_fail && reason != FailureReason::Unknown {
+            self.end_waits(&id, Waited::Failed);
+            self.remove(at, Waited::Removed);
+            return;
+        }
+        self.next_seq += 1;
+        let (now, job) = (self.now, &mut self.jobs[at]);
+        job.late_token = None;
+        job.entered = self.next_seq;
+        job.place = Place::Failed(Failure {
+            reason,
+            error,
+            entered_at: now,
+            attempts: job.history.clone(),
+        });
+        self.end_waits(&id, Waited::Failed);
+        let queue = Arc::clone(&self.jobs[at].view.queue);
+        let letters = self.dead_letters(&queue);
+        if letters.len() > self.config.dlq_max {
+            self.remove_letter(letters[0]);
+        }
+    }
+
+    /// Places of the dead letters of a queue, first entered first.
+    pub(super) fn dead_letters(&self, queue: &str) -> Vec<usize> {
+        let mut letters: Vec<usize> = (0..self.jobs.len())
+            .filter(|at| {
+                &*self.jobs[*at].view.queue == queue
+                    && matches!(self.jobs[*at].place, Place::Failed(_))
+            })
+            .collect();
+        letters.sort_by_key(|at| self.jobs[*at].entered);
+        letters
+    }
+
+    pub(super) fn remove_letter(&mut self, at: usize) {
+        self.emit_for(
+            at,
+            EventKind::Removed {
+                prev: State::Failed,
+            },
+        );
+        self.remove(at, Waited::Removed);
+    }
+
+    pub(super) fn heartbeat(&mut self, item: &Renew) -> Renewal {
+        self.renew(item, false)
+    }
+
+    pub(super) fn extend_lock(&mut self, item: &Renew) -> Renewal {
+        self.renew(item, true)
+    }
+
+    /// A sign of life. Without a token a heartbeat leaves the lock alone, an extension takes whatever lock exists.
+    fn renew(&mut self, item: &Renew, extend: bool) -> Renewal {
+        let now = self.now;
+        let Some(at) = self.find(&item.id) else {
+            return Renewal::NotFound;
+        };
+        let job = &mut self.jobs[at];
+        let Place::Active(active) = &mut job.place else {
+            return Renewal::NotActive;
+        };
+        let holds = match (item.token, active.token) {
+            (TokenGiven::None, Some(_)) => extend,
+            (TokenGiven::None, None) if extend => return Renewal::InvalidToken,
+            (TokenGiven::None, None) => false,
+            (TokenGiven::Token(token), Some(lock)) if token == lock => true,
+            _ => return Renewal::InvalidToken,
+        };
+        if holds {
+            if active.expires_at <= now {
+                return Renewal::InvalidToken;
+            }
+            active.expires_at = now
+                + item
+                    .duration
+                    .map_or(active.lock_ttl, |ms| ms.ceil() as Millis);
+            active.renewals += 1;
+        }
+        job.lost = 0;
+        job.view.last_heartbeat = now;
+        Renewal::Renewed
+    }
+
+    /// A connection closes: its waits end, what it still holds goes back (section 9.5, README ruling 12).
+    pub fn disconnect(&mut self, now: Millis, connection: ConnectionId) {
+        self.tick(now);
+        self.waiters
+            .retain(|waiter| waiter.caller != Some(connection));
+        let ids: Vec<JobId> = self.jobs.iter().map(|job| job.view.id.clone()).collect();
+        for id in ids {
+            let at = self.find(&id).expect("releasing a job removes no other");
+            let Place::Active(active) = &self.jobs[at].place else {
+                continue;
+            };
+            if active.connection == Some(connection) && active.renewals == 0 {
+                self.jobs[at].lost += 1;
+                if self.jobs[at].lost < 10 {
+                    self.enqueue(at);
+                } else {
+                    self.end(
+                        at,
+                        FailureReason::WorkerLost,
+                        Some("Worker lost 10 times in a row".into()),
+                    );
+                }
+            }
+        }
+        self.hand_off();
+    }
+
+    /// Deliveries that nobody has read go back as they were.
+    pub fn give_back(&mut self, now: Millis, deliveries: &[Delivery]) {
+        self.tick(now);
+        for delivery in deliveries {
+            let Some(at) = self.find(&delivery.job.id) else {
+                continue;
+            };
+            let Place::Active(active) = &self.jobs[at].place else {
+                continue;
+            };
+            if active.serial == delivery.serial {
+                let timeline = &mut self.jobs[at].view.timeline;
+                if active_entry_is_last(timeline, delivery) {
+                    timeline.pop();
+                }
+                self.enqueue(at);
+            }
+        }
+        self.hand_off();
+    }
+}
+
+/// Whether the last entry of a history is that of this delivery; in a full one it is not.
+fn active_entry_is_last(timeline: &[TimelineEntry], delivery: &Delivery) -> bool {
+    let last = timeline.last();
+    last.is_some_and(|entry| {
+        entry.state == State::Active && Some(entry.at) == delivery.job.started_at
+    })
+}
