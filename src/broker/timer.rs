@@ -29,3 +29,43 @@ async fn run(broker: Weak<Shared>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use crate::broker::{Broker, BrokerExt, LocalBroker};
+    use crate::command::draft::{JobDraft, Number};
+    use crate::command::{Add, Operation, Pull, QueueName};
+    use crate::engine::Config;
+
+    const DELAY: u64 = 50;
+
+    #[tokio::test]
+    async fn a_delayed_job_reaches_a_waiting_pull_when_it_is_due() {
+        let broker = LocalBroker::start(Config::default()).unwrap();
+        let queue = QueueName::new("q").unwrap();
+        let pull = Pull {
+            queue: queue.clone(),
+            count: 1,
+            wait: 30_000,
+            owner: None,
+            lock_ttl: 30_000.0,
+            detach: false,
+        };
+        // Registered before there is anything to wait for, so that only the timer can end it.
+        let pulled = broker.submit_one(None, pull.into());
+        let draft = JobDraft {
+            delay: Number::Value(DELAY as f64),
+            ..JobDraft::default()
+        };
+        let started = Instant::now();
+        let job = draft.check().unwrap();
+        let added = broker.call(Add { queue, job }).await.unwrap();
+        let deliveries = Pull::reply(pulled.wait().await.unwrap()).unwrap();
+        // The clock counts whole milliseconds, so the last of them may have just begun.
+        assert!(started.elapsed().as_millis() as u64 >= DELAY - 1);
+        assert_eq!(deliveries[0].job.id, added.id);
+        assert_eq!(deliveries.len(), 1);
+    }
+}

@@ -147,6 +147,13 @@ class Server(Process):
         self.child.send_signal(signal.SIGTERM)
 
 
+class Program(Process):
+    """A program that knows nothing of this harness and runs until it is told to end."""
+
+    def ask_to_end(self):
+        self.child.send_signal(signal.SIGTERM)
+
+
 class Driver(Process):
     """A program that speaks the line protocol of README.md."""
 
@@ -331,6 +338,9 @@ class Stage:
 
     def serve(self):
         return self._keep(Server())
+
+    def program(self, name, command):
+        return self._keep(Program(name, command, PYTHONUNBUFFERED="1"))
 
     def client(self, kind, port):
         return self._keep(Driver(f"{kind} client", [*CLIENTS[kind], port]))

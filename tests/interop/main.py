@@ -5,11 +5,11 @@ import time
 import traceback
 
 from harness import Failure, Stage
-from scenarios import exact_values, http, killed_worker, main_job, npm_client, reverse
+from scenarios import documentation, exact_values, http, killed_worker, main_job, npm_client, reverse
 
 SCENARIOS = [
     scenario
-    for module in (main_job, reverse, exact_values, killed_worker, npm_client, http)
+    for module in (main_job, reverse, exact_values, killed_worker, npm_client, http, documentation)
     for scenario in module.SCENARIOS
 ]
 

@@ -255,3 +255,12 @@ fn hard_d3_command_lines_are_understood() {
     }
     assert!(found > 5, "{found}");
 }
+
+#[test]
+fn hard_d3_the_rust_worker_of_the_guide_is_the_one_that_compiles() {
+    let guide = blocks(super::page("docs/start/first-worker.md"));
+    let shown = guide.iter().find(|block| block.label == "rust").unwrap();
+    let compiled = read("tests/interop/rust/src/bin/documented.rs");
+    let (_, code) = compiled.split_once("\n\n").unwrap();
+    assert_eq!(shown.text, code);
+}
