@@ -156,7 +156,7 @@ impl World {
     }
 
     pub fn tick(&mut self) {
-        self.act(|engine, turn| engine.tick(turn));
+        self.act(bunqueue_mcp::engine::Engine::tick);
     }
 
     pub fn act(&mut self, act: impl FnOnce(&mut Engine, &mut Turn<'_>)) {

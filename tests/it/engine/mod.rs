@@ -1,7 +1,13 @@
 //! The labelled checks of the engine contract, one file per section, each test named by its label. Simulated time.
 
+mod id;
+mod job;
+mod kept;
 mod lost;
+mod manage;
+mod order;
 mod pull;
 mod push;
+mod query;
 mod report;
 mod transition;

@@ -39,6 +39,8 @@ pub struct Pair {
     idle: Millis,
     /// What was done, in words; kept when somebody will read it.
     log: Option<Vec<String>>,
+    /// The log tells what the engine answered, too.
+    with_answers: bool,
 }
 
 impl Pair {
@@ -53,12 +55,21 @@ impl Pair {
             steps: 0,
             refusals: 0,
             log: None,
+            with_answers: false,
         }
     }
 
     pub fn telling(mut self) -> Self {
         self.log = Some(Vec::new());
         self
+    }
+
+    /// Keeps a log of everything that goes in and comes out.
+    pub fn recording(self) -> Self {
+        Self {
+            with_answers: true,
+            ..self.telling()
+        }
     }
 
     pub fn story(&self) -> &[String] {
@@ -75,14 +86,9 @@ impl Pair {
     pub fn step(&mut self, step: &Step) -> Check {
         self.steps += 1;
         match step {
-            Step::Clock(clock) => {
+            Step::Clock(clock, ticks) => {
                 self.move_clock(*clock);
-                // Half of the moves are noticed by a tick at once, the others by whatever comes next.
-                if self.steps.is_multiple_of(2) {
-                    self.tick()
-                } else {
-                    Ok(())
-                }
+                if *ticks { self.tick() } else { Ok(()) }
             }
             Step::Tick => self.tick(),
             Step::Do(caller, what) => {
@@ -198,12 +204,15 @@ impl Pair {
             effects: &mut effects,
         };
         let executed = execute(&mut self.engine, &mut turn, command.clone());
+        if self.with_answers {
+            self.tell(|| format!("{executed:?} {effects:?}"));
+        }
         (executed, effects)
     }
 
     pub fn tick(&mut self) -> Check {
         self.tell(|| "tick".to_owned());
-        let effects = self.act(|engine, turn| engine.tick(turn));
+        let effects = self.act(bunqueue_mcp::engine::Engine::tick);
         self.learn(None, None, &effects);
         self.model.tick(self.now);
         self.settle(effects)?;
@@ -233,6 +242,9 @@ impl Pair {
                 effects: &mut effects,
             },
         );
+        if self.with_answers {
+            self.tell(|| format!("{effects:?}"));
+        }
         effects
     }
 
@@ -269,6 +281,18 @@ impl Pair {
                 .iter()
                 .filter_map(|(id, _, token)| token.map(|token| (id.clone(), token))),
         );
+        if self.with_answers {
+            // The debug form of a token hides it.
+            self.tell(|| {
+                format!(
+                    "tokens {:?}",
+                    deliveries
+                        .iter()
+                        .map(|(_, _, token)| token.map(|token| token.to_string()))
+                        .collect::<Vec<_>>()
+                )
+            });
+        }
         let order = effects
             .events
             .iter()
@@ -304,7 +328,6 @@ impl Pair {
                 self.give_back(&deliveries)?;
             }
         }
-        self.model.check()?;
         match (self.model.next_visible(), self.engine.next_deadline()) {
             (Some(due), Some(at)) if at <= due.at => Ok(()),
             (None, _) => Ok(()),
@@ -351,6 +374,7 @@ impl Pair {
 
     /// Everything that can be read is equal on both sides, and the counts add up.
     pub fn compare_everything(&mut self) -> Check {
+        self.tick()?;
         let mut commands: Vec<Command> = vec![ListQueues.into()];
         for queue in QUEUES {
             let name = QueueName::lenient(queue);
@@ -411,14 +435,14 @@ impl Pair {
             let expected = self.model.execute(self.now, None, &command);
             match &actual {
                 Ok(Reply::Names(names)) => self.model.check_names(names)?,
-                _ => equal(
-                    &format!("dump, {command:?}"),
-                    &expected,
-                    &Answer::Done(actual),
-                )?,
+                _ => equal("dump", &expected, &Answer::Done(actual))
+                    .map_err(|text| format!("{text}\n  in {command:?}"))?,
             }
-            self.settle(effects)?;
+            if !effects.events.is_empty() || !effects.served.is_empty() {
+                return Err(format!("reading has effects: {effects:?}"));
+            }
         }
+        self.model.check()?;
         equal("sum of all counts", &self.model.jobs.len(), &counted)
     }
 }

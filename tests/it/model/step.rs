@@ -171,9 +171,9 @@ pub struct Scene<'a> {
 /// A job to add; the fields are those of [`NewJob`], a timestamp is relative to now.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    custom: Option<u64>,
-    timestamp: Option<Millis>,
-    job: NewJob,
+    pub custom: Option<u64>,
+    pub timestamp: Option<Millis>,
+    pub job: NewJob,
 }
 
 impl Draft {
@@ -300,7 +300,8 @@ pub enum Clock {
 /// One step of a history.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Clock(Clock),
+    /// The clock moves; with a tick, or noticed only by what comes next.
+    Clock(Clock, bool),
     Tick,
     Do(Option<u64>, What),
     Close(u64),
@@ -329,17 +330,27 @@ impl Step {
     /// In calm histories time hardly passes, so that much happens to each job, and connections come and go.
     pub fn random(dice: &mut Dice, calm: bool) -> Self {
         match dice.below(100) {
-            0..3 => Self::Clock(Clock::Ms(dice.pick(&[0, 1, 1, 10, 60]))),
-            3..7 if !calm => {
-                Self::Clock(Clock::Ms(dice.pick(&[700, 5_000, 5_000, 31_000, 36_000])))
-            }
-            7 if !calm => Self::Clock(Clock::Ms(dice.pick(&[100_000, 700_000, 4_000_000]))),
-            8..10 => Self::Clock(Clock::Deadline {
-                before: dice.chance(20),
-            }),
-            10..18 if !calm => Self::Clock(Clock::Deadline {
-                before: dice.chance(20),
-            }),
+            0..3 => Self::Clock(Clock::Ms(dice.pick(&[0, 1, 1, 10, 60])), dice.chance(50)),
+            3..7 if !calm => Self::Clock(
+                Clock::Ms(dice.pick(&[700, 5_000, 5_000, 31_000, 36_000])),
+                dice.chance(50),
+            ),
+            7 if !calm => Self::Clock(
+                Clock::Ms(dice.pick(&[100_000, 700_000, 4_000_000])),
+                dice.chance(50),
+            ),
+            8..10 => Self::Clock(
+                Clock::Deadline {
+                    before: dice.chance(20),
+                },
+                dice.chance(50),
+            ),
+            10..18 if !calm => Self::Clock(
+                Clock::Deadline {
+                    before: dice.chance(20),
+                },
+                dice.chance(80),
+            ),
             10..14 if calm => Self::Close(1 + dice.below(3)),
             18..21 => Self::Tick,
             21 | 22 => Self::Close(1 + dice.below(3)),

@@ -46,7 +46,7 @@ impl Reference {
                 if matches!(self.jobs[job].place, Place::Queued) {
                     let prev = self.state_at(job);
                     self.emit_for(job, EventKind::Removed { prev });
-                    self.remove(job, Waited::Removed);
+                    self.remove(job, &Waited::Removed);
                     outcome = AddOutcome::Replaced(owner);
                 } else {
                     self.keys.remove(at);
@@ -64,7 +64,7 @@ impl Reference {
         }
         if let Some(at) = retired.and_then(|id| self.find(&id)) {
             // The old generation makes room; nobody is told.
-            self.remove(at, Waited::Removed);
+            self.remove(at, &Waited::Removed);
         }
         let id = new
             .custom_id

@@ -153,7 +153,7 @@ impl Reference {
     fn remove_all(&mut self, ids: &[JobId]) {
         for id in ids {
             let at = self.find(id).expect("found before");
-            self.remove(at, Waited::Removed);
+            self.remove(at, &Waited::Removed);
         }
     }
 
@@ -166,7 +166,7 @@ impl Reference {
             return Change::WrongState(prev);
         }
         self.emit_for(at, EventKind::Removed { prev });
-        self.remove(at, Waited::Removed);
+        self.remove(at, &Waited::Removed);
         Change::Applied
     }
 

@@ -272,7 +272,7 @@ impl Reference {
     }
 
     /// Takes a job away; who waits for its outcome learns it.
-    fn remove(&mut self, at: usize, outcome: Waited) {
+    fn remove(&mut self, at: usize, outcome: &Waited) {
         let job = self.jobs.remove(at);
         self.release_key(&job.view.id);
         self.completed.retain(|id| *id != job.view.id);
@@ -281,34 +281,33 @@ impl Reference {
     }
 
     /// Ends waits for a job: those for any outcome always, those for completion when it came or cannot come any more.
-    fn end_waits(&mut self, id: &JobId, outcome: Waited) {
+    fn end_waits(&mut self, id: &JobId, outcome: &Waited) {
         let served = &mut self.served;
-        self.waiters
-            .retain(|waiter| match (&waiter.wish, &outcome) {
-                (Wish::End { id: wanted, .. }, _) if wanted != id => true,
-                (
-                    Wish::End {
-                        until: WaitFor::Completed,
-                        ..
-                    },
-                    Waited::Failed,
-                ) => true,
-                (
-                    Wish::End {
-                        until: WaitFor::Completed,
-                        ..
-                    },
-                    Waited::Removed,
-                ) => {
-                    served.push((waiter.id, Served::Job(Waited::TimedOut)));
-                    false
-                }
-                (Wish::End { .. }, _) => {
-                    served.push((waiter.id, Served::Job(outcome.clone())));
-                    false
-                }
-                (Wish::Jobs { .. }, _) => true,
-            });
+        self.waiters.retain(|waiter| match (&waiter.wish, outcome) {
+            (Wish::End { id: wanted, .. }, _) if wanted != id => true,
+            (
+                Wish::End {
+                    until: WaitFor::Completed,
+                    ..
+                },
+                Waited::Failed,
+            ) => true,
+            (
+                Wish::End {
+                    until: WaitFor::Completed,
+                    ..
+                },
+                Waited::Removed,
+            ) => {
+                served.push((waiter.id, Served::Job(Waited::TimedOut)));
+                false
+            }
+            (Wish::End { .. }, _) => {
+                served.push((waiter.id, Served::Job(outcome.clone())));
+                false
+            }
+            (Wish::Jobs { .. }, _) => true,
+        });
     }
 
     /// A queue that holds nothing may be forgotten at any time within the period that the configuration gives.

@@ -238,11 +238,10 @@ impl Reference {
         items: &[Ack],
     ) -> Result<Vec<Result<Report, CommandError>>, Refusal> {
         for item in items {
-            match self.claim(&item.id, item.token) {
-                Err(refusal @ (Refusal::TokenRequired(_) | Refusal::TokenInvalid(_))) => {
-                    return Err(refusal);
-                }
-                _ => {}
+            if let Err(refusal @ (Refusal::TokenRequired(_) | Refusal::TokenInvalid(_))) =
+                self.claim(&item.id, item.token)
+            {
+                return Err(refusal);
             }
         }
         Ok(items
@@ -263,7 +262,7 @@ impl Reference {
         let id = self.jobs[at].view.id.clone();
         self.release_key(&id);
         if remove || self.jobs[at].view.remove_on_complete {
-            self.remove(at, Waited::Completed { result: None });
+            self.remove(at, &Waited::Completed { result: None });
             return;
         }
         let job = &mut self.jobs[at];
@@ -271,13 +270,13 @@ impl Reference {
         job.result.clone_from(&result);
         job.place = Place::Completed;
         job.late_token = None;
-        self.end_waits(&id, Waited::Completed { result });
+        self.end_waits(&id, &Waited::Completed { result });
         self.completed.push(id);
         if self.completed.len() > self.config.completed_max {
             let oldest = self
                 .find(&self.completed[0])
                 .expect("a completed job that is gone is not listed");
-            self.remove(oldest, Waited::Removed);
+            self.remove(oldest, &Waited::Removed);
         }
     }
 
@@ -382,8 +381,8 @@ impl Reference {
         self.emit_failed(at, told, true);
         self.release_key(&id);
         if self.jobs[at].view.remove_on_fail && reason != FailureReason::Unknown {
-            self.end_waits(&id, Waited::Failed);
-            self.remove(at, Waited::Removed);
+            self.end_waits(&id, &Waited::Failed);
+            self.remove(at, &Waited::Removed);
             return;
         }
         self.next_seq += 1;
@@ -396,7 +395,7 @@ impl Reference {
             entered_at: now,
             attempts: job.history.clone(),
         });
-        self.end_waits(&id, Waited::Failed);
+        self.end_waits(&id, &Waited::Failed);
         let queue = Arc::clone(&self.jobs[at].view.queue);
         let letters = self.dead_letters(&queue);
         if letters.len() > self.config.dlq_max {
@@ -423,7 +422,7 @@ impl Reference {
                 prev: State::Failed,
             },
         );
-        self.remove(at, Waited::Removed);
+        self.remove(at, &Waited::Removed);
     }
 
     pub(super) fn heartbeat(&mut self, item: &Renew) -> Renewal {
