@@ -18,9 +18,9 @@ async fn run(broker: Weak<Shared>) {
         .upgrade()
         .filter(|shared| Arc::strong_count(shared) > 1)
     {
-        let due_in = shared
-            .arm()
-            .map_or(SLEEP_MAX_MS, |deadline| deadline - shared.now());
+        let due_in = shared.arm().map_or(SLEEP_MAX_MS, |deadline| {
+            deadline.saturating_sub(shared.now())
+        });
         if due_in <= 0 {
             shared.tick();
         } else {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::error::ArgumentError;
+use crate::engine::SPAN_MAX;
 
 /// Characters of a queue name.
 pub const QUEUE_NAME_MAX: usize = 256;
@@ -20,7 +21,7 @@ pub const ATTEMPTS_DEFAULT: u32 = 3;
 /// Attempts at most; more is stored as this.
 pub const ATTEMPTS_MAX: u32 = 2_147_483_647;
 /// Ms a bounded time or delay may be away; the range of a JavaScript date halved, as the protocol has it.
-pub const TIME_MAX: f64 = 4_320_000_000_000_000.0;
+pub const TIME_MAX: f64 = SPAN_MAX as f64;
 /// Ms of `backoff.maxDelay`.
 pub const BACKOFF_CAP_MAX: i64 = 86_400_000;
 /// Jobs of one pull.

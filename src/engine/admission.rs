@@ -8,7 +8,7 @@ use super::job::{JobOptions, NewJob, State};
 use super::outcome::{AddOutcome, Added};
 use super::queue::{KeyOwner, QueueKey};
 use super::store::{Job, JobKey};
-use super::{Engine, Millis, Turn};
+use super::{Engine, Turn, later};
 
 impl Engine {
     /// Adds one job, unless one that stands for it exists.
@@ -126,7 +126,7 @@ impl Engine {
         let Some(unique_key) = options.unique_key.as_ref() else {
             return;
         };
-        let expires_at = options.dedup.ttl.map(|ttl| expiry(self.now, ttl));
+        let expires_at = options.dedup.ttl.map(|ttl| later(self.now, ttl));
         let owner = KeyOwner {
             job: key,
             expires_at,
@@ -187,7 +187,7 @@ impl Engine {
             return Duplicate::Replaced(id);
         }
         if let Some(ttl) = new.dedup.ttl.filter(|_| new.dedup.extend) {
-            let expires_at = Some(expiry(self.now, ttl));
+            let expires_at = Some(later(self.now, ttl));
             self.queues.get_mut(queue).keys.insert(
                 Arc::clone(key),
                 KeyOwner {
@@ -244,8 +244,4 @@ enum Duplicate {
     Of(JobId),
     /// This job was deleted for it.
     Replaced(JobId),
-}
-
-fn expiry(now: Millis, ttl: f64) -> Millis {
-    now.saturating_add(ttl.ceil() as Millis)
 }

@@ -8,7 +8,7 @@ use super::job::State;
 use super::outcome::{Bucket, CleanState};
 use super::queue::QueueKey;
 use super::store::JobKey;
-use super::{Engine, Millis, Turn};
+use super::{Engine, Millis, Turn, later};
 
 impl Engine {
     /// Stops handing out jobs of a queue.
@@ -57,7 +57,7 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return Vec::new();
         };
-        let newest = self.now.saturating_sub(grace.ceil() as Millis);
+        let newest = later(self.now, -grace.ceil());
         let jobs: Vec<_> = self
             .old_jobs(key, state, newest)
             .into_iter()

@@ -14,7 +14,7 @@ use super::job::{Delivery, State};
 use super::outcome::{Caller, Progressing, PullRequest, Served, WaitFor, Waited, WaiterId};
 use super::queue::QueueKey;
 use super::store::{EndCause, Ended, JobKey, Lock, Run};
-use super::{Engine, Millis, Turn};
+use super::{Engine, Millis, Turn, later};
 
 /// Waits in progress.
 #[derive(Default)]
@@ -286,7 +286,7 @@ impl Engine {
         let token = request.owner.is_some().then(|| self.ids.token(now));
         let lock = token.map(|token| Lock {
             token,
-            expires_at: now.saturating_add(request.lock_ttl.ceil() as Millis),
+            expires_at: later(now, request.lock_ttl),
             ttl: request.lock_ttl,
             renewals: 0,
         });
@@ -294,7 +294,7 @@ impl Engine {
         let job = self.store.job_mut(key);
         job.state = State::Active;
         let timeout = job.options.as_ref().and_then(|options| options.timeout);
-        let timeout_at = timeout.map(|ms| now.saturating_add(ms.ceil() as Millis));
+        let timeout_at = timeout.map(|ms| later(now, ms));
         job.record(State::Active, now, None, None);
         let life = job.life();
         life.started_at = Some(now);

@@ -12,7 +12,7 @@ use super::job::{FailureReason, State};
 use super::outcome::{ConnectionId, Renewal, TokenGiven};
 use super::report::Fatal;
 use super::store::{EndCause, JobKey};
-use super::{Engine, Millis, Turn};
+use super::{Engine, Millis, Turn, later};
 
 /// Deliveries lost in a row, without any report or renewal, after which a job goes to the dead-letter queue.
 pub const LOST_IN_A_ROW_MAX: u32 = 10;
@@ -106,7 +106,7 @@ impl Engine {
         if !holds || lock.expires_at <= now {
             return Renewal::InvalidToken;
         }
-        lock.expires_at = now.saturating_add(duration.unwrap_or(lock.ttl).ceil() as Millis);
+        lock.expires_at = later(now, duration.unwrap_or(lock.ttl));
         lock.renewals = lock.renewals.saturating_add(1);
         self.note_life(key);
         self.rearm_if_earlier(key);
@@ -155,7 +155,7 @@ impl Engine {
             .as_ref()
             .and_then(|options| options.stall_timeout)
         {
-            Some(ms) => ms.ceil() as Millis,
+            Some(ms) => later(0, ms),
             None => self.config.stall_interval,
         };
         let last_sign = life.last_heartbeat.unwrap_or(job.created_at);

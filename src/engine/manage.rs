@@ -9,7 +9,7 @@ use super::job::{FailureReason, Payload, State};
 use super::outcome::{Change, Refusal, TokenGiven, Waited};
 use super::report::{Fatal, Removal, check_lock};
 use super::store::JobKey;
-use super::{Engine, Millis, Turn};
+use super::{Engine, Turn, later};
 
 impl Engine {
     /// Deletes a job that has not started.
@@ -109,7 +109,7 @@ impl Engine {
         } else {
             self.unqueue(key);
         }
-        self.requeue(turn, key, self.now.saturating_add(delay.ceil() as Millis));
+        self.requeue(turn, key, later(self.now, delay));
         Ok(Change::Applied)
     }
 

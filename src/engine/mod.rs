@@ -56,6 +56,15 @@ use worker::Workers;
 /// Unix time, or a span of time, in milliseconds.
 pub type Millis = i64;
 
+/// Ms that any span may last, either way: that of a job's times (engine contract, section 2.3). Sums and differences
+/// of times within it cannot overflow.
+pub const SPAN_MAX: Millis = 4_320_000_000_000_000;
+
+/// The time `ms` after `now`, or before it when negative; fractions round up, spans beyond [`SPAN_MAX`] are cut.
+fn later(now: Millis, ms: f64) -> Millis {
+    now.saturating_add((ms.ceil() as Millis).clamp(-SPAN_MAX, SPAN_MAX))
+}
+
 /// Bounds and periods that an operator may set (engine contract, section 23).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

@@ -2,8 +2,8 @@
 
 use bunqueue_mcp::command::{Ack, Obliterate, Progress, Pull, WaitJob};
 use bunqueue_mcp::engine::{
-    Change, Config, EventKind, FailureReason, JobId, NewJob, Renewal, Report, StallDetail, State,
-    TokenGiven, WaitFor,
+    Change, Config, EventKind, FailureReason, JobId, NewJob, Renewal, Report, SPAN_MAX,
+    StallDetail, State, TokenGiven, WaitFor,
 };
 
 use crate::world::{World, awaiting, given, id, job, keyed, named, pulling, queue, with};
@@ -487,4 +487,18 @@ fn late_tick_takes_a_renewed_lock_at_its_own_time() {
         "the wait was over before the lock"
     );
     assert_eq!(world.state(&id), Some(State::Waiting));
+}
+
+#[test]
+fn spans_beyond_every_date_are_cut() {
+    for extreme in [f64::MAX, -f64::MAX] {
+        let mut world = World::new();
+        let id = world.push("q", job());
+        let delivery = world.pull_lock("q", 30_000.0).unwrap();
+        let renewed = world.extend(&id, given(delivery.token), extreme);
+        assert_eq!(renewed, Renewal::Renewed);
+        let deadline = world.next_deadline().unwrap();
+        assert!(deadline.abs() <= 2 * SPAN_MAX, "{deadline}");
+        world.tick();
+    }
 }
