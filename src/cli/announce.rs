@@ -62,6 +62,10 @@ pub(super) fn serve(listening: &Listening) {
         line(&agents(url, listening.http_tokens));
     }
     line(&workers(&tcp, listening.tcp_tokens));
+    let reachable = listening.tcp.is_some_and(|tcp| !tcp.ip().is_loopback());
+    if reachable && !listening.tcp_tokens {
+        line("\nWarning: everybody who reaches this address can use the queues. Set AUTH_TOKENS.");
+    }
 }
 
 fn agents(url: &str, tokens: bool) -> String {

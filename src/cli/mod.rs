@@ -7,6 +7,7 @@ mod announce;
 mod run;
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -146,8 +147,11 @@ fn print_page(path: Option<&str>) -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "these subcommands exist to print")]
+/// Prints and is done; a reader that has seen enough, such as `head`, is no fault.
 fn print(text: &str) -> ExitCode {
-    println!("{}", text.trim_end());
-    ExitCode::SUCCESS
+    let printed = writeln!(std::io::stdout(), "{}", text.trim_end());
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => announce::fatal(&error),
+        _ => ExitCode::SUCCESS,
+    }
 }

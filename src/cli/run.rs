@@ -2,7 +2,7 @@
 //! (MCP contract, sections 1.2, 1.3 and 1.5).
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,13 @@ enum Fatal {
 impl fmt::Display for Fatal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Listen { address, error } => write!(f, "Failed to listen on {address}: {error}"),
+            Self::Listen { address, error } => {
+                write!(f, "Failed to listen on {address}: {error}")?;
+                if error.kind() == std::io::ErrorKind::AddrInUse {
+                    f.write_str("; connect to what already listens there, or choose another port (0 takes any free one)")?;
+                }
+                Ok(())
+            }
             Self::Toolsets(error) => write!(f, "{error}"),
             Self::Registry(problems) => {
                 write!(f, "The tools of this build do not fit together: {problems}")
@@ -88,7 +94,8 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Logs to stderr: the program's own lines from the level on; those of its dependencies only when they warn, or when
-/// somebody looks for a fault.
+/// somebody looks for a fault. The MCP library logs whole messages, and with them payloads and tokens: only its errors
+/// ever show.
 fn start_log(log: Log) {
     let foreign = if log.level > Level::INFO {
         log.level
@@ -97,6 +104,7 @@ fn start_log(log: Log) {
     };
     let filter = Targets::new()
         .with_default(foreign)
+        .with_target("rmcp", Level::ERROR)
         .with_target("bunqueue_mcp", log.level);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry();
@@ -204,11 +212,13 @@ fn url(http: &Http, address: SocketAddr) -> String {
     format!("{}{path}", base_url(http, address))
 }
 
+/// An address that a client on this machine can use: a wildcard is no place to connect to.
 fn base_url(http: &Http, address: SocketAddr) -> String {
-    let host = if http.host.contains(':') {
-        format!("[{}]", http.host)
-    } else {
-        http.host.clone()
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V6(ip) if ip.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
+        _ if http.host.contains(':') => format!("[{}]", http.host),
+        _ => http.host.clone(),
     };
     format!("http://{host}:{}", address.port())
 }

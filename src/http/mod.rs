@@ -18,6 +18,25 @@ use crate::broker::{Broker, BrokerExt};
 use crate::command::{GetCounts, ListQueues, QueueName};
 use crate::engine::Counts;
 
+/// Whether a path belongs to these pages, so that nothing else can have it.
+pub fn is_page(path: &str) -> bool {
+    let fixed = [
+        "/health",
+        "/ready",
+        "/healthz",
+        "/live",
+        "/llms.txt",
+        "/llms-full.txt",
+    ];
+    let folder = |folder: &str| {
+        path == folder
+            || path
+                .strip_prefix(folder)
+                .is_some_and(|rest| rest.starts_with('/'))
+    };
+    fixed.contains(&path) || folder("/docs") || folder("/llms")
+}
+
 /// What the pages look at.
 #[derive(Clone)]
 pub struct Pages {

@@ -1,373 +1,10 @@
-//! Every setting of the program, once: flag, variables, default, help text and rule.
-//!
-//! The command line, the environment, `--help` and the reference page all read [`SETTINGS`]. A flag wins over its
-//! variables, of which the first one that is set wins; empty means unset. Secrets have no flag, since others can
-//! read a command line. A value that does not fit stops the program before anything binds or opens, and so
-//! does a setting of the product that this version does not have: ignoring it would break a promise.
+//! Reads settings: where a value comes from, and whether it fits. The first that does not ends the reading.
 
 use std::time::Duration;
 
-use thiserror::Error;
-
-use crate::mcp::http::{AllowedHost, AllowedOrigin, is_loopback};
-
-/// Which program a setting belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// The bare program: MCP on stdio or HTTP.
-    Mcp,
-    /// `serve`.
-    Serve,
-    /// Both.
-    Both,
-}
-
-/// One setting.
-#[derive(Debug)]
-pub struct Setting {
-    /// What identifies it in this file.
-    pub key: Key,
-    /// Flag without dashes; `None` for secrets.
-    pub flag: Option<&'static str>,
-    /// Environment variables; the first one that is set wins.
-    pub variables: &'static [&'static str],
-    /// What stands for the value in `--help`.
-    pub value: &'static str,
-    /// Default as shown; empty means none.
-    pub default: &'static str,
-    /// Who reads it.
-    pub program: Program,
-    /// One sentence.
-    pub help: &'static str,
-}
-
-/// Names of the settings inside the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "described by the help texts of SETTINGS")]
-pub enum Key {
-    Transport,
-    HttpHost,
-    HttpPort,
-    ServeHost,
-    ServeTcpPort,
-    ServeHttpPort,
-    HttpPath,
-    HttpTokens,
-    ServeHttpTokens,
-    MaxSessions,
-    SessionTtl,
-    AllowedHosts,
-    AllowedOrigins,
-    ServeMcp,
-    TcpListen,
-    TcpTokens,
-    ServeTcpTokens,
-    TcpIdleTimeout,
-    TcpWriteBudget,
-    FrameLimit,
-    FrameWindow,
-    Toolsets,
-    LogLevel,
-    LogFormat,
-}
-
-macro_rules! setting {
-    ($key:ident, $flag:expr, [$($variable:literal),+], $value:literal, $default:literal, $program:ident, $help:literal) => {
-        Setting {
-            key: Key::$key,
-            flag: $flag,
-            variables: &[$($variable),+],
-            value: $value,
-            default: $default,
-            program: Program::$program,
-            help: $help,
-        }
-    };
-}
-
-/// All settings, in the order of `--help` and of the reference page.
-#[rustfmt::skip]
-pub const SETTINGS: &[Setting] = &[
-    setting!(Transport, Some("transport"), ["BUNQUEUE_MCP_TRANSPORT"], "stdio|http", "stdio", Mcp,
-        "How the agent is connected"),
-    setting!(HttpHost, Some("http-host"), ["BUNQUEUE_MCP_HTTP_HOST"], "HOST", "127.0.0.1", Mcp,
-        "Host of the HTTP listener; other than loopback only with a token"),
-    setting!(HttpPort, Some("http-port"), ["BUNQUEUE_MCP_HTTP_PORT"], "PORT", "6791", Mcp,
-        "Port of the HTTP listener; 0 takes any free one"),
-    setting!(ServeHost, Some("host"), ["HOST", "BUNQUEUE_MCP_HTTP_HOST"], "HOST", "127.0.0.1", Serve,
-        "Host of both listeners; other than loopback only with tokens"),
-    setting!(ServeTcpPort, Some("tcp-port"), ["TCP_PORT"], "PORT", "6789", Serve,
-        "Port for workers; 0 takes any free one"),
-    setting!(ServeHttpPort, Some("http-port"), ["HTTP_PORT", "BUNQUEUE_MCP_HTTP_PORT"], "PORT", "6790", Serve,
-        "Port for agents and people; 0 takes any free one"),
-    setting!(HttpPath, Some("http-path"), ["BUNQUEUE_MCP_HTTP_PATH"], "PATH", "/mcp", Both,
-        "Path of the MCP endpoint"),
-    setting!(HttpTokens, None, ["BUNQUEUE_MCP_HTTP_TOKEN"], "TOKENS", "", Mcp,
-        "Bearer tokens of the MCP endpoint, separated by commas"),
-    setting!(ServeHttpTokens, None, ["BUNQUEUE_MCP_HTTP_TOKEN", "AUTH_TOKENS"], "TOKENS", "", Serve,
-        "Bearer tokens of the MCP endpoint, separated by commas"),
-    setting!(MaxSessions, Some("http-max-sessions"), ["BUNQUEUE_MCP_HTTP_MAX_SESSIONS"], "N", "100", Both,
-        "MCP sessions over HTTP at one time"),
-    setting!(SessionTtl, Some("http-session-ttl-ms"), ["BUNQUEUE_MCP_HTTP_SESSION_TTL_MS"], "MS", "1800000", Both,
-        "Idle time after which such a session closes"),
-    setting!(AllowedHosts, Some("http-allowed-hosts"), ["BUNQUEUE_MCP_HTTP_ALLOWED_HOSTS"], "HOSTS", "", Both,
-        "Further Host headers to accept: host or host:port, separated by commas"),
-    setting!(AllowedOrigins, Some("http-allowed-origins"), ["BUNQUEUE_MCP_HTTP_ALLOWED_ORIGINS"], "ORIGINS", "", Both,
-        "Further Origin headers to accept, separated by commas"),
-    setting!(ServeMcp, Some("mcp"), ["BUNQUEUE_SERVE_MCP"], "true|false", "true", Serve,
-        "Whether the HTTP listener carries the MCP endpoint"),
-    setting!(TcpListen, Some("tcp-listen"), ["BUNQUEUE_MCP_TCP_LISTEN"], "[HOST:]PORT", "", Mcp,
-        "Serve workers over TCP from this process too; port 0 takes any free one"),
-    setting!(TcpTokens, None, ["BUNQUEUE_MCP_TCP_TOKEN"], "TOKENS", "", Mcp,
-        "Tokens that workers must send, separated by commas"),
-    setting!(ServeTcpTokens, None, ["AUTH_TOKENS", "BUNQUEUE_MCP_TCP_TOKEN"], "TOKENS", "", Serve,
-        "Tokens that workers must send, separated by commas"),
-    setting!(TcpIdleTimeout, Some("tcp-idle-timeout-ms"), ["TCP_IDLE_TIMEOUT_MS"], "MS", "60000", Both,
-        "Silence inside a frame after which a worker's connection closes; 0 waits for ever"),
-    setting!(TcpWriteBudget, Some("tcp-max-write-queue-bytes"), ["TCP_MAX_WRITE_QUEUE_BYTES"], "BYTES", "67108864", Both,
-        "Unread answers and events after which a worker's connection closes; 0 sets no bound"),
-    setting!(FrameLimit, Some("rate-limit-max-requests"), ["RATE_LIMIT_MAX_REQUESTS"], "N", "", Both,
-        "Frames that a worker's connection may send within the window; unset sets no bound"),
-    setting!(FrameWindow, Some("rate-limit-window-ms"), ["RATE_LIMIT_WINDOW_MS"], "MS", "60000", Both,
-        "Length of that window; 0 sets no bound"),
-    setting!(Toolsets, Some("toolsets"), ["BUNQUEUE_MCP_TOOLSETS"], "IDS", "all", Both,
-        "Toolsets that agents get, separated by commas"),
-    setting!(LogLevel, Some("log-level"), ["LOG_LEVEL"], "LEVEL", "info", Both,
-        "Least severe log line on stderr: error, warn, info, debug or trace"),
-    setting!(LogFormat, Some("log-format"), ["LOG_FORMAT"], "text|json", "text", Both,
-        "Form of the log lines"),
-];
-
-/// Settings of the product that this version does not have: variable, the one value that changes nothing, and what
-/// this version does instead.
-#[rustfmt::skip]
-pub const NOT_YET: &[(&str, &str, &str)] = &[
-    ("BUNQUEUE_DATA_PATH", "", "keeps jobs in memory only"),
-    ("BQ_DATA_PATH", "", "keeps jobs in memory only"),
-    ("DATA_PATH", "", "keeps jobs in memory only"),
-    ("SQLITE_PATH", "", "keeps jobs in memory only"),
-    ("BUNQUEUE_STORAGE_DRIVER", "memory", "keeps jobs in memory only"),
-    ("BUNQUEUE_DURABILITY", "", "keeps jobs in memory only"),
-    ("BUNQUEUE_MODE", "embedded", "has the embedded broker only"),
-    ("BUNQUEUE_MCP_PROFILE", "", "has no profiles"),
-    ("BUNQUEUE_MCP_CONFIRM", "off", "asks for no confirmation"),
-    ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
-    ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
-    ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
-    ("TLS_CERT_FILE", "", "serves without TLS"),
-    ("TLS_KEY_FILE", "", "serves without TLS"),
-];
-
-/// A way to call the program.
-#[derive(Debug)]
-pub struct Invocation {
-    /// The subcommand; none for the bare program.
-    pub name: Option<&'static str>,
-    /// What follows it besides settings.
-    pub arguments: &'static str,
-    /// What it does, in one sentence.
-    pub about: &'static str,
-}
-
-/// All of them, in the order of `--help`.
-pub const INVOCATIONS: &[Invocation] = &[
-    Invocation {
-        name: None,
-        arguments: "",
-        about: "Serve MCP to one agent on stdio, or to many over HTTP",
-    },
-    Invocation {
-        name: Some("serve"),
-        arguments: "",
-        about: "Run the broker: workers over TCP, agents and people over HTTP",
-    },
-    Invocation {
-        name: Some("tools"),
-        arguments: "[--json]",
-        about: "List the tools; as JSON, as agents get them",
-    },
-    Invocation {
-        name: Some("docs"),
-        arguments: "[PAGE]",
-        about: "List the pages of the built-in documentation, or print one",
-    },
-];
-
-/// What the program is to do.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Speak MCP on stdin and stdout.
-    pub stdio: bool,
-    /// The HTTP listener, if there is one.
-    pub http: Option<Http>,
-    /// The TCP listener, if there is one.
-    pub tcp: Option<Tcp>,
-    /// Toolsets that agents get, as given; `None`: all.
-    pub toolsets: Option<String>,
-    /// Logging.
-    pub log: Log,
-}
-
-/// The HTTP listener.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Http {
-    /// Name or address.
-    pub host: String,
-    /// 0 takes any free port.
-    pub port: u16,
-    /// Whether it carries the MCP endpoint.
-    pub mcp: bool,
-    /// Path of that endpoint.
-    pub path: String,
-    /// Bearer tokens of that endpoint; empty: open.
-    pub tokens: Vec<String>,
-    /// Sessions at one time.
-    pub max_sessions: usize,
-    /// Idle time of a session.
-    pub session_ttl: Duration,
-    /// Further accepted hosts.
-    pub allowed_hosts: Vec<AllowedHost>,
-    /// Further accepted origins.
-    pub allowed_origins: Vec<AllowedOrigin>,
-}
-
-/// The TCP listener.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tcp {
-    /// Name or address.
-    pub host: String,
-    /// 0 takes any free port.
-    pub port: u16,
-    /// Tokens of workers; empty: open.
-    pub tokens: Vec<String>,
-    /// Silence allowed inside a frame; `None`: any.
-    pub partial_frame_timeout: Option<Duration>,
-    /// Unread bytes allowed; `None`: any number.
-    pub write_budget: Option<usize>,
-    /// Frames allowed within a window; `None`: any number.
-    pub frame_limit: Option<(usize, Duration)>,
-}
-
-/// Logging.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Log {
-    /// Least severe level.
-    pub level: tracing::Level,
-    /// JSON lines instead of text.
-    pub json: bool,
-}
-
-/// A setting that does not fit. `Display` is what follows `Fatal error: `.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ConfigError {
-    /// Neither of the allowed words.
-    #[error("{setting} must be {allowed} (got {given:?})")]
-    Choice {
-        /// Flag or variable.
-        setting: String,
-        /// The allowed words.
-        allowed: &'static str,
-        /// The value.
-        given: String,
-    },
-    /// No whole number of the wanted kind.
-    #[error("{setting} must be a {kind} integer (got {given:?})")]
-    Integer {
-        /// Flag or variable.
-        setting: String,
-        /// `positive` or `non-negative`.
-        kind: &'static str,
-        /// The value.
-        given: String,
-    },
-    /// A port out of range.
-    #[error("{setting} must be an integer between 0 and 65535 (got {given})")]
-    Port {
-        /// Flag or variable.
-        setting: String,
-        /// The value.
-        given: String,
-    },
-    /// No host.
-    #[error("{setting} must be a hostname or IP address (got {given:?})")]
-    Host {
-        /// Flag or variable.
-        setting: String,
-        /// The value.
-        given: String,
-    },
-    /// No path.
-    #[error("{setting} must start with \"/\" and hold no blank, ? or # (got {given:?})")]
-    Path {
-        /// Flag or variable.
-        setting: String,
-        /// The value.
-        given: String,
-    },
-    /// Only commas and blanks.
-    #[error("{setting} is set but contains no token")]
-    NoToken {
-        /// Variable.
-        setting: String,
-    },
-    /// A token that no header can carry.
-    #[error("{setting} entries must not contain whitespace or control characters")]
-    BadToken {
-        /// Variable.
-        setting: String,
-    },
-    /// No host header.
-    #[error("{setting} entries must be host or host:port, not URLs (got {given:?})")]
-    AllowedHost {
-        /// Flag or variable.
-        setting: String,
-        /// The entry.
-        given: String,
-    },
-    /// No origin header.
-    #[error("{setting} entries must be origins such as https://app.example (got {given:?})")]
-    AllowedOrigin {
-        /// Flag or variable.
-        setting: String,
-        /// The entry.
-        given: String,
-    },
-    /// An MCP endpoint that everybody on the network could use.
-    #[error(
-        "Refusing to serve MCP over HTTP on non-loopback host {host:?} without authentication: set \
-         BUNQUEUE_MCP_HTTP_TOKEN, or bind 127.0.0.1"
-    )]
-    OpenHttp {
-        /// The host.
-        host: String,
-    },
-    /// A worker's door that everybody on the network could use.
-    #[error(
-        "Refusing to serve workers on non-loopback host {host:?} without authentication: set {variable}, or bind 127.0.0.1"
-    )]
-    OpenTcp {
-        /// The host.
-        host: String,
-        /// Where tokens go.
-        variable: &'static str,
-    },
-    /// A setting of the product that this version does not have.
-    #[error("{setting} is set, but this version {instead}: unset it to start")]
-    NotYet {
-        /// Variable.
-        setting: &'static str,
-        /// What holds instead.
-        instead: &'static str,
-    },
-}
-
-/// Where values come from.
-pub trait Source {
-    /// The value of a flag, if it was given.
-    fn flag(&self, flag: &str) -> Option<String>;
-    /// The value of an environment variable, if it is set.
-    fn variable(&self, name: &str) -> Option<String>;
-}
+use super::{Config, ConfigError, Http, Key, Log, NOT_YET, Program, SETTINGS, Source, Tcp};
+use crate::http::is_page;
+use crate::mcp::http::is_loopback;
 
 /// Reads all settings of a program.
 ///
@@ -605,6 +242,12 @@ impl Reader<'_> {
             });
         }
         let path = value.trim_end_matches('/');
+        if is_page(path) {
+            return Err(ConfigError::PathTaken {
+                setting,
+                given: value,
+            });
+        }
         Ok(if path.is_empty() { "/" } else { path }.to_owned())
     }
 
@@ -618,8 +261,16 @@ impl Reader<'_> {
             Key::ServeHttpTokens,
         )?;
         let tcp = self.tcp(host, self.port(Key::ServeTcpPort)?, Key::ServeTcpTokens)?;
-        if mcp && http.tokens.is_empty() && !is_loopback(&http.host) {
-            return Err(ConfigError::OpenHttp { host: http.host });
+        if mcp && !is_loopback(&http.host) {
+            if http.tokens.is_empty() {
+                return Err(ConfigError::OpenHttp { host: http.host });
+            }
+            if tcp.tokens.is_empty() {
+                return Err(ConfigError::OpenTcp {
+                    host: tcp.host,
+                    variable: "AUTH_TOKENS",
+                });
+            }
         }
         Ok((http, tcp))
     }
@@ -681,13 +332,6 @@ impl Reader<'_> {
             level: level.parse().unwrap_or(tracing::Level::INFO),
             json: format == "json",
         })
-    }
-}
-
-impl Program {
-    /// Whether it reads a setting.
-    pub fn reads(self, setting: &Setting) -> bool {
-        self == setting.program || setting.program == Self::Both
     }
 }
 
@@ -784,7 +428,7 @@ mod tests {
     #[test]
     fn s4_bad_settings_are_refused_and_named() {
         let http = ("BUNQUEUE_MCP_TRANSPORT", "http");
-        let cases: [(&[(&str, &str)], &str); 14] = [
+        let cases: [(&[(&str, &str)], &str); 15] = [
             (
                 &[("BUNQUEUE_MCP_TRANSPORT", "sse")],
                 "BUNQUEUE_MCP_TRANSPORT must be stdio or http (got \"sse\")",
@@ -808,6 +452,10 @@ mod tests {
             (
                 &[http, ("BUNQUEUE_MCP_HTTP_PATH", "mcp")],
                 "BUNQUEUE_MCP_HTTP_PATH must start with \"/\"",
+            ),
+            (
+                &[http, ("BUNQUEUE_MCP_HTTP_PATH", "/docs/mcp/")],
+                "must not be the path of another page of this listener",
             ),
             (
                 &[http, ("BUNQUEUE_MCP_HTTP_TOKEN", " , ")],
@@ -855,6 +503,9 @@ mod tests {
     fn serve_on_a_network_needs_a_token_unless_it_serves_workers_only() {
         let open = fault(Program::Serve, &[("HOST", "0.0.0.0")]);
         assert!(open.contains("BUNQUEUE_MCP_HTTP_TOKEN"), "{open}");
+        let agents_only = [("HOST", "0.0.0.0"), ("BUNQUEUE_MCP_HTTP_TOKEN", "s")];
+        let open = fault(Program::Serve, &agents_only);
+        assert!(open.contains("AUTH_TOKENS"), "{open}");
         assert!(
             load(
                 Program::Serve,

@@ -1,0 +1,115 @@
+//! Why a setting does not fit: the texts that follow `Fatal error: `, each with the setting, the value and the rule.
+
+use thiserror::Error;
+
+/// A setting that does not fit. `Display` is what follows `Fatal error: `.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// Neither of the allowed words.
+    #[error("{setting} must be {allowed} (got {given:?})")]
+    Choice {
+        /// Flag or variable.
+        setting: String,
+        /// The allowed words.
+        allowed: &'static str,
+        /// The value.
+        given: String,
+    },
+    /// No whole number of the wanted kind.
+    #[error("{setting} must be a {kind} integer (got {given:?})")]
+    Integer {
+        /// Flag or variable.
+        setting: String,
+        /// `positive` or `non-negative`.
+        kind: &'static str,
+        /// The value.
+        given: String,
+    },
+    /// A port out of range.
+    #[error("{setting} must be an integer between 0 and 65535 (got {given})")]
+    Port {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// No host.
+    #[error("{setting} must be a hostname or IP address (got {given:?})")]
+    Host {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// No path.
+    #[error("{setting} must start with \"/\" and hold no blank, ? or # (got {given:?})")]
+    Path {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// A path that belongs to another page.
+    #[error("{setting} must not be the path of another page of this listener (got {given:?})")]
+    PathTaken {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// Only commas and blanks.
+    #[error("{setting} is set but contains no token")]
+    NoToken {
+        /// Variable.
+        setting: String,
+    },
+    /// A token that no header can carry.
+    #[error("{setting} entries must not contain whitespace or control characters")]
+    BadToken {
+        /// Variable.
+        setting: String,
+    },
+    /// No host header.
+    #[error("{setting} entries must be host or host:port, not URLs (got {given:?})")]
+    AllowedHost {
+        /// Flag or variable.
+        setting: String,
+        /// The entry.
+        given: String,
+    },
+    /// No origin header.
+    #[error("{setting} entries must be origins such as https://app.example (got {given:?})")]
+    AllowedOrigin {
+        /// Flag or variable.
+        setting: String,
+        /// The entry.
+        given: String,
+    },
+    /// An MCP endpoint that everybody on the network could use.
+    #[error(
+        "Refusing to serve MCP over HTTP on non-loopback host {host:?} without authentication: set \
+         BUNQUEUE_MCP_HTTP_TOKEN, or bind 127.0.0.1"
+    )]
+    OpenHttp {
+        /// The host.
+        host: String,
+    },
+    /// A worker's door that everybody on the network could use.
+    #[error(
+        "Refusing to serve workers on non-loopback host {host:?} without authentication: set {variable}, or bind 127.0.0.1"
+    )]
+    OpenTcp {
+        /// The host.
+        host: String,
+        /// Where tokens go.
+        variable: &'static str,
+    },
+    /// A setting of the product that this version does not have.
+    #[error("{setting} is set, but this version {instead}: unset it to start")]
+    NotYet {
+        /// Variable.
+        setting: &'static str,
+        /// What holds instead.
+        instead: &'static str,
+    },
+}
