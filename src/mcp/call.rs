@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ending::Ending;
 use super::error::ToolError;
 use crate::broker::{Broker, EventFilter, Submitted};
 use crate::command::{CommandError, MoveToWait, Operation};
@@ -39,6 +40,8 @@ pub struct ProgressReport {
 pub struct Caller {
     /// Fires when the caller withdraws the call.
     pub cancelled: CancellationToken,
+    /// Whether the call is answered or cancelled, where its transport cares.
+    pub ending: Ending,
     /// Where reports of progress go, when the caller asked for them. A full channel loses reports, never time.
     pub progress: Option<mpsc::Sender<ProgressReport>>,
 }
@@ -113,12 +116,14 @@ impl Call {
         Ok(O::reply(reply?).ok_or(CommandError::Internal)?)
     }
 
-    /// The deliveries, unless the call was withdrawn in the meantime: then they go back, and nothing is lost.
+    /// The deliveries, once it is certain that the call is answered. If it was withdrawn in the meantime they go back, and
+    /// nothing is lost. For the end of a tool: after this the call can no longer be cancelled.
     ///
     /// # Errors
     /// [`ToolError::Cancelled`].
     pub async fn keep(&self, deliveries: Vec<Delivery>) -> Result<Vec<Delivery>, ToolError> {
-        if !self.caller.cancelled.is_cancelled() {
+        // The token knows what no ending knows: that a stream was closed, that rmcp ends.
+        if !self.caller.cancelled.is_cancelled() && self.caller.ending.claim() {
             return Ok(deliveries);
         }
         for delivery in deliveries {

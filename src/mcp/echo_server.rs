@@ -1,5 +1,6 @@
 //! A handler for the tests of the transports: the tool `echo` answers its argument, the tool `wait` answers only when it is
-//! cancelled or the process stops, and every step that a test has to wait for is counted and announced.
+//! cancelled or the process stops, the tool `hold` claims its ending and answers only when the test lets it, and every step
+//! that a test has to wait for is counted and announced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use rmcp::service::{RequestContext, RoleServer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::ending::Ending;
+
 /// Longest time a test waits for something that should come at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -24,6 +27,8 @@ pub(super) struct Seen {
     pub(super) waits: usize,
     /// Calls of `wait` that ended because their request was cancelled.
     pub(super) cancelled: usize,
+    /// Calls of `hold` that have claimed their ending.
+    pub(super) held: usize,
     /// Handlers made.
     pub(super) made: usize,
 }
@@ -33,6 +38,8 @@ pub(super) struct Seen {
 pub(super) struct Watched {
     seen: Arc<watch::Sender<Seen>>,
     pub(super) shutdown: CancellationToken,
+    /// Lets the calls of `hold` answer.
+    pub(super) release: CancellationToken,
 }
 
 impl Watched {
@@ -40,6 +47,7 @@ impl Watched {
         Self {
             seen: Arc::new(watch::channel(Seen::default()).0),
             shutdown: CancellationToken::new(),
+            release: CancellationToken::new(),
         }
     }
 
@@ -138,6 +146,14 @@ impl ServerHandler for EchoServer {
                         Ok(text("cancelled"))
                     }
                 }
+            }
+            // As a pull that has taken its jobs and whose answer is not sent yet.
+            "hold" => {
+                let ending = context.extensions.get::<Ending>();
+                let is_first = ending.expect("an ending").claim();
+                self.0.seen.send_modify(|seen| seen.held += 1);
+                self.0.release.cancelled().await;
+                Ok(text(if is_first { "answered" } else { "too late" }))
             }
             // Neither looks at a token nor ever answers, as a storage write that hangs.
             "hang" => std::future::pending().await,

@@ -2,9 +2,13 @@
 //!
 //! rmcp stays silent about text that is not JSON and answers other faults without an `id`; the contract wants an answer with
 //! `id: null` for each. So the bytes are read here, once, and what is no message becomes a `Fault` that knows its answer.
+//! rmcp also takes a list request whose cursor it cannot read for one without, and would answer with the first page for ever;
+//! `cursor_fault` finds those.
 //! `params: null` and `arguments: null` need no care: rmcp reads both as absent (a test below holds it to that).
 
-use rmcp::model::{ClientJsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, PaginatedRequestParams, RequestId,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -36,6 +40,37 @@ pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
     })
 }
 
+/// The answer to a list request whose cursor is neither absent, null nor text. `text` is what `message` was read from.
+pub(super) fn cursor_fault(message: &ClientJsonRpcMessage, text: &[u8]) -> Option<String> {
+    let JsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let params = match &request.request {
+        ClientRequest::ListToolsRequest(list) => &list.params,
+        ClientRequest::ListPromptsRequest(list) => &list.params,
+        ClientRequest::ListResourcesRequest(list) => &list.params,
+        ClientRequest::ListResourceTemplatesRequest(list) => &list.params,
+        ClientRequest::ListSkillsRequest(list) => &list.params,
+        _ => return None,
+    };
+    // What rmcp could read is in order; only where it has nothing is the text worth a second look.
+    if params.is_some() || serde_json::from_slice::<ListRequest>(text).is_ok() {
+        return None;
+    }
+    Some(error_text(
+        INVALID_PARAMS,
+        "Invalid params: cursor is the nextCursor of an answer, a string; leave it out for the first page",
+        Some(&request.id),
+    ))
+}
+
+/// A list request as far as its cursor goes.
+#[derive(Deserialize)]
+struct ListRequest {
+    #[serde(rename = "params")]
+    _params: Option<PaginatedRequestParams>,
+}
+
 /// The `id` an answer to an invalid request may carry: text or integer, as in a valid one.
 fn readable_id(value: &Value) -> Option<RequestId> {
     RequestId::deserialize(value.get("id")?).ok()
@@ -53,8 +88,6 @@ pub(super) fn error_text(code: i32, message: &str, id: Option<&RequestId>) -> St
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{ClientRequest, JsonRpcMessage};
-
     use super::*;
 
     #[test]
@@ -152,6 +185,59 @@ mod tests {
                 "{with} keeps its type"
             );
         }
+    }
+
+    #[test]
+    fn a_cursor_is_text_or_absent() {
+        let fault = |method: &str, params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":"a","method":"{method}","params":{params}}}"#);
+            let text = text.as_bytes();
+            cursor_fault(&read(text).unwrap(), text)
+        };
+        let lists = [
+            "tools/list",
+            "prompts/list",
+            "resources/list",
+            "resources/templates/list",
+            "skills/list",
+        ];
+        for method in lists {
+            for params in [
+                "null",
+                "{}",
+                r#"{"cursor":null}"#,
+                r#"{"cursor":"5","other":5}"#,
+                r#"{"_meta":{"cursor":5}}"#,
+            ] {
+                assert_eq!(fault(method, params), None, "{method} {params}");
+            }
+            for params in [
+                r#"{"cursor":5}"#,
+                r#"{"cursor":[]}"#,
+                r#"{"cursor":{},"_meta":{}}"#,
+                r#"{"cursor":false}"#,
+            ] {
+                let answer = fault(method, params).unwrap();
+                let answer: Value = serde_json::from_str(&answer).unwrap();
+                assert_eq!(answer["error"]["code"], INVALID_PARAMS, "{method} {params}");
+                assert_eq!(answer["id"], "a");
+            }
+        }
+        for method in ["ping", "tools/call", "no/such/list"] {
+            assert_eq!(
+                fault(method, r#"{"name":"n","cursor":5}"#),
+                None,
+                "{method}"
+            );
+        }
+        assert_eq!(
+            fault("tools/list", r#"{"cursor":5}"#)
+                .unwrap()
+                .lines()
+                .count(),
+            1
+        );
     }
 
     #[test]

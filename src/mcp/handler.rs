@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use super::call::{Caller, ProgressReport};
 use super::dispatch::{Answer, Dispatcher, UnknownTool};
+use super::ending::Ending;
 
 /// Tools of one page of the list: more than there are, as some clients read one page only.
 const PAGE: usize = 100;
@@ -73,6 +74,12 @@ impl AgentHandler {
         let token = context.meta.get_progress_token();
         let caller = Caller {
             cancelled: context.ct.clone(),
+            // A request on its own over HTTP has none: there the closed stream cancels, and after it no answer can go out.
+            ending: context
+                .extensions
+                .get::<Ending>()
+                .cloned()
+                .unwrap_or_default(),
             progress: token.is_some().then_some(sender),
         };
         let arguments = request.arguments.unwrap_or_default();

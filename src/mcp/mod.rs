@@ -9,6 +9,7 @@
 mod arguments;
 mod call;
 mod dispatch;
+mod ending;
 mod envelope;
 mod error;
 pub mod example;
@@ -29,6 +30,7 @@ use std::time::Duration;
 pub use arguments::{Issue, expected};
 pub use call::{Caller, ProgressReport};
 pub use dispatch::{Answer, Dispatcher, UnknownTool};
+pub use ending::Ending;
 pub use error::{Cause, CauseText, Rule, ToolError};
 pub use handler::AgentHandler;
 pub use prose::{Example, ExpectedAnswer};

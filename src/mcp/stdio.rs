@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::STOP_GRACE;
+use super::ending::Endings;
 use super::envelope::{self, Fault, INVALID_REQUEST, PARSE_ERROR};
 use output::Output;
 pub use streams::standard_streams;
@@ -70,6 +71,7 @@ where
         cutter: Cutter::default(),
         output: queue.clone(),
         gate: Gate::new(handler.supported_protocol_versions()),
+        endings: Endings::default(),
         shutdown: shutdown.clone(),
     };
 
@@ -110,6 +112,7 @@ struct Lines<R> {
     cutter: Cutter,
     output: Arc<Output>,
     gate: Gate,
+    endings: Endings,
     shutdown: CancellationToken,
 }
 
@@ -171,9 +174,13 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                 ),
                 Some(Piece::Line(line)) => match read_line(&line) {
                     None => continue,
-                    Some(Ok(message)) if self.gate.admits(&message) => return Some(message),
-                    Some(Ok(_)) => continue,
-                    Some(Err(fault)) => fault_line(&fault),
+                    Some(Ok(mut message)) => {
+                        if self.gate.admits(&message) && self.endings.admit(&mut message) {
+                            return Some(message);
+                        }
+                        continue;
+                    }
+                    Some(Err(answer)) => answer,
                 },
             };
             self.output.push_line(&answer);
@@ -186,13 +193,22 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     }
 }
 
-/// Reads a line, or says why it is no message; `None` for a blank one.
-fn read_line(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, Fault>> {
+/// Reads a line, or gives the answer to one that goes no further; `None` for a blank one.
+fn read_line(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, String>> {
     let text = line
         .strip_prefix(BYTE_ORDER_MARK)
         .unwrap_or(line)
         .trim_ascii();
-    (!text.is_empty()).then(|| envelope::read(text))
+    if text.is_empty() {
+        return None;
+    }
+    Some(match envelope::read(text) {
+        Ok(message) => match envelope::cursor_fault(&message, text) {
+            None => Ok(message),
+            Some(answer) => Err(answer + "\n"),
+        },
+        Err(fault) => Err(fault_line(&fault)),
+    })
 }
 
 fn fault_line(fault: &Fault) -> String {

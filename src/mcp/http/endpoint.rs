@@ -199,6 +199,9 @@ impl<H: ServerHandler> Endpoint<H> {
             _ => None,
         };
         let flight = self.flights.enter().ok_or(Refusal::ShuttingDown)?;
+        if let Some(answer) = envelope::cursor_fault(&message, &text) {
+            return Ok(checks::json(StatusCode::OK, answer));
+        }
         let request = self
             .service
             .handle(Request::from_parts(parts, Body::from(text)));

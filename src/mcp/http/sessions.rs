@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::HttpConfig;
 use super::checks::Principal;
+use crate::mcp::ending::Endings;
 
 tokio::task_local! {
     /// The place and the owner of the session that the current request opens. rmcp asks its manager for a session without
@@ -103,6 +104,15 @@ impl Sessions {
     /// Whether this session is open, whoever owns it.
     pub(super) fn is_open(&self, id: &str) -> bool {
         self.open.lock().contains_key(id)
+    }
+
+    /// Whether a message may go on to its session; see `Endings::admit`. Asked before rmcp's session sees it: that one closes
+    /// the stream of a cancelled request, whatever becomes of its answer.
+    fn admit(&self, id: &SessionId, message: &mut ClientJsonRpcMessage) -> bool {
+        let open = self.open.lock();
+        let traffic = open.get(id).map(|session| session.traffic.clone());
+        drop(open);
+        traffic.is_none_or(|traffic| traffic.admit(message))
     }
 
     /// Takes the right to the standalone stream of a session; `None` while another one is open.
@@ -188,16 +198,20 @@ impl SessionManager for Sessions {
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.admit(id, &mut message);
         Ok(self.inner.create_stream(id, message).await?)
     }
 
     async fn accept_message(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
+        if !self.admit(id, &mut message) {
+            return Ok(());
+        }
         Ok(self.inner.accept_message(id, message).await?)
     }
 
@@ -223,6 +237,7 @@ struct Traffic(Mutex<TrafficState>);
 struct TrafficState {
     /// Requests received and neither answered nor cancelled.
     waiting: HashSet<RequestId>,
+    endings: Endings,
     last_message: Instant,
 }
 
@@ -230,8 +245,15 @@ impl Traffic {
     fn new() -> Self {
         Self(Mutex::new(TrafficState {
             waiting: HashSet::new(),
+            endings: Endings::default(),
             last_message: Instant::now(),
         }))
+    }
+
+    fn admit(&self, message: &mut ClientJsonRpcMessage) -> bool {
+        let mut state = self.0.lock();
+        state.last_message = Instant::now();
+        state.endings.admit(message)
     }
 
     fn received(&self, message: &ClientJsonRpcMessage) {
@@ -279,6 +301,8 @@ impl Traffic {
         let mut state = self.0.lock();
         let id = state.waiting.iter().next().cloned()?;
         state.waiting.remove(&id);
+        // Whatever was decided: nobody is left to be answered.
+        state.endings.cancel(&id);
         Some(id)
     }
 }

@@ -166,16 +166,15 @@ async fn a_job_read_by_a_call_that_is_already_withdrawn_goes_back() {
                 json!({ "queue": "q", "name": "n", "data": {}, "jobId": "j" }),
             )
             .await;
-        let caller = Caller::default();
-        caller.cancelled.cancel();
-        let pull = server
-            .begin(
-                "bunqueue_pull_job",
-                json!({ "queue": "q", "owner": owner }),
-                caller,
-            )
-            .await;
-        assert_eq!(code(&end(pull).await), "cancelled");
+        let (told, decided) = (Caller::default(), Caller::default());
+        told.cancelled.cancel();
+        // The transport has decided and the token does not know it yet.
+        assert!(decided.ending.claim());
+        for caller in [told, decided] {
+            let arguments = json!({ "queue": "q", "owner": owner });
+            let pull = server.begin("bunqueue_pull_job", arguments, caller).await;
+            assert_eq!(code(&end(pull).await), "cancelled");
+        }
         let next = server
             .success("bunqueue_pull_job", json!({ "queue": "q" }))
             .await;
@@ -187,6 +186,22 @@ async fn a_job_read_by_a_call_that_is_already_withdrawn_goes_back() {
             .success("bunqueue_ack_job", json!({ "jobId": "j" }))
             .await;
     }
+}
+
+#[tokio::test]
+async fn a_pull_that_hands_a_job_over_can_no_longer_be_cancelled() {
+    let server = Server::start();
+    let add = json!({ "queue": "q", "name": "n", "data": {}, "jobId": "j" });
+    server.success("bunqueue_add_job", add).await;
+    let caller = Caller::default();
+    let ending = caller.ending.clone();
+    let arguments = json!({ "queue": "q" });
+    let pull = server.begin("bunqueue_pull_job", arguments, caller).await;
+    let Answer::Success(pulled) = end(pull).await else {
+        panic!("nobody cancelled");
+    };
+    assert_eq!(pulled["job"]["id"], "j");
+    assert!(!ending.claim());
 }
 
 #[tokio::test]

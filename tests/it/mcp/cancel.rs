@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::http::Session;
 use super::stdio::{Agent, Pending};
+use crate::process::Serve;
 
 /// Long for a wake-up, short for a wait of 30 s.
 const SOON: Duration = Duration::from_secs(5);
@@ -121,5 +123,43 @@ fn hard_m4_a_job_taken_by_a_cancelled_pull_is_never_lost() {
         };
         assert_eq!(delivered, json!(id));
         agent.ok("bunqueue_ack_job", &json!({ "jobId": id }));
+    }
+}
+
+#[test]
+fn hard_m4_over_http_a_job_taken_by_a_cancelled_pull_is_never_lost() {
+    const PULL: u64 = 1_000_000;
+    let serve = Serve::start();
+    let cancelled = Session::open(serve.http);
+    let mut other = Session::open(serve.http);
+    for n in 0..100 {
+        let id = format!("j{n}");
+        let pull = json!({
+            "jsonrpc": "2.0", "id": PULL + n, "method": "tools/call",
+            "params": { "name": "bunqueue_pull_job", "arguments": { "queue": "q", "timeoutMs": 30_000 } },
+        });
+        let cancel = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": PULL + n },
+        });
+        let add = json!({ "queue": "q", "name": "n", "data": {}, "jobId": id });
+        let answers = std::thread::scope(|scope| {
+            let pulled = scope.spawn(|| cancelled.post(&pull).messages());
+            assert!(!other.call("bunqueue_add_job", &add).is_error);
+            assert_eq!(cancelled.post(&cancel).status, 202);
+            pulled.join().expect("the pull ends")
+        });
+        assert!(answers.len() <= 1, "{answers:?}");
+        let delivered = match answers.first() {
+            Some(answer) if answer["result"]["isError"] != true => {
+                answer["result"]["structuredContent"]["job"]["id"].clone()
+            }
+            _ => {
+                let again = json!({ "queue": "q", "timeoutMs": 30_000 });
+                other.call("bunqueue_pull_job", &again).value["job"]["id"].clone()
+            }
+        };
+        assert_eq!(delivered, json!(id), "{answers:?}");
+        let ack = other.call("bunqueue_ack_job", &json!({ "jobId": id }));
+        assert!(!ack.is_error, "{}", ack.text);
     }
 }

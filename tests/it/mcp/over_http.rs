@@ -105,6 +105,8 @@ fn wrong_requests_get_their_status_and_the_next_good_one_works() {
     );
     let unknown = session.request("tools/call", &json!({ "name": "bunqueue_nope" }));
     assert_eq!(unknown["error"]["code"], -32602);
+    let listing = session.request("tools/list", &json!({ "cursor": 5 }));
+    assert_eq!(listing["error"]["code"], -32602);
     assert!(
         session
             .call("bunqueue_get_job", &json!({ "jobId": "nope" }))

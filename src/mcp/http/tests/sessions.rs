@@ -56,6 +56,26 @@ async fn null_params_are_absent_and_errors_of_a_session_are_200() {
 }
 
 #[tokio::test]
+async fn hard_m3_a_list_whose_cursor_is_no_text_is_refused_inside_a_session_only() {
+    let site = Site::new().await;
+    let id = site.session(&[]).await;
+    let listing =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "cursor": 5 } });
+    let reply = site.post(&inside(&id), &listing).await;
+    assert_eq!(reply.status(), 200);
+    let answer = reply.json();
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(1), &json!(-32602))
+    );
+    // Who has no session learns that first.
+    assert_eq!(site.post(&[], &listing).await.status(), 400);
+    let next = site.post(&inside(&id), &call(2, "echo")).await;
+    assert_eq!(next.messages()[0]["id"], 2);
+    site.end().await;
+}
+
+#[tokio::test]
 async fn progress_rides_the_stream_of_its_call() {
     let site = Site::new().await;
     let id = site.session(&[]).await;
@@ -175,6 +195,26 @@ async fn hard_m4_a_cancelled_wait_ends_its_stream_without_an_answer() {
         site.post(&inside(&id), &call(9, "echo")).await.messages()[0]["id"],
         9
     );
+    site.end().await;
+}
+
+#[tokio::test]
+async fn hard_m4_an_answer_that_was_decided_on_is_sent_though_a_cancellation_comes() {
+    let site = Site::new().await;
+    let id = site.session(&[]).await;
+    let mut wire = site.wire().await;
+    let ask = Ask::post(&call(7, "hold")).with(&inside(&id));
+    wire.write(&ask.bytes(site.address)).await;
+    site.watched.until(|seen| seen.held == 1).await;
+    let note = site.post(&inside(&id), &cancel(7)).await;
+    assert_eq!(note.status(), 202);
+    // Answered after the cancellation would have been handed on.
+    site.post(&inside(&id), &call(8, "echo")).await;
+    site.watched.release.cancel();
+    let messages = wire.reply().await.messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert_eq!(messages[0]["id"], 7);
+    assert_eq!(text_of(&messages[0]), "answered");
     site.end().await;
 }
 

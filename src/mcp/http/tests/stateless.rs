@@ -151,6 +151,17 @@ async fn statuses_follow_the_error() {
 }
 
 #[tokio::test]
+async fn hard_m3_a_list_whose_cursor_is_no_text_is_refused() {
+    let site = Site::new().await;
+    let listing = inline(1, "tools/list", json!({ "cursor": 5 }));
+    let reply = site.post(&headers("tools/list", None), &listing).await;
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.json()["error"]["code"], -32602);
+    assert_eq!(reply.json()["id"], 1);
+    site.end().await;
+}
+
+#[tokio::test]
 async fn there_is_no_stream_to_get_and_no_session_to_delete() {
     let site = Site::new().await;
     let id = site.session(&[]).await;

@@ -261,6 +261,20 @@ async fn hard_m4_a_cancelled_wait_ends_and_is_not_answered() {
 }
 
 #[tokio::test]
+async fn hard_m4_an_answer_that_was_decided_on_is_sent_though_a_cancellation_comes() {
+    let mut talk = Talk::open().await;
+    talk.send(&call(7, "hold")).await;
+    talk.watched.until(|seen| seen.held == 1).await;
+    talk.send(&cancel(7)).await;
+    // Answered after the cancellation was read.
+    assert_eq!(talk.ask(&ping(8)).await["id"], 8);
+    talk.watched.release.cancel();
+    let answer = talk.answer().await;
+    assert_eq!((&answer["id"], text_of(&answer)), (&json!(7), "answered"));
+    assert!(talk.end().await.is_empty());
+}
+
+#[tokio::test]
 async fn hard_m4_cancelling_unknown_finished_and_finishing_calls_never_gives_two_replies() {
     let mut talk = Talk::open().await;
     let rounds = 1000;
