@@ -330,7 +330,7 @@ impl Engine {
 
     /// Ends the delivery in progress and returns everything it held; the job then stands nowhere.
     ///
-    /// With a cause, its token still proves a late report until the next delivery; without, it proves nothing.
+    /// The cause decides what its token is still worth; a success has none.
     pub(super) fn end_delivery(&mut self, key: JobKey, cause: Option<EndCause>) -> Option<Run> {
         let job = self.store.job_mut(key);
         let queue = job.queue;
@@ -338,8 +338,8 @@ impl Engine {
         let run = life.run.take()?;
         let token = run.lock.as_ref().map(|lock| lock.token);
         life.ended = cause.map(|cause| Ended { cause, token });
-        if let Some(token) = token.filter(|_| cause == Some(EndCause::Timeout)) {
-            job.remember_timed_out(token);
+        if let (Some(token), Some(cause)) = (token, cause) {
+            job.remember_spent(token, cause);
         }
         self.deadlines.remove(run.armed_at, Timer::Delivery(key));
         self.queues.get_mut(queue).active.remove(&key);
@@ -393,7 +393,7 @@ impl Engine {
         {
             life.timeline.pop();
         }
-        self.end_delivery(key, None);
+        self.end_delivery(key, Some(EndCause::Withdrawn));
         self.requeue(turn, key, run_at);
     }
 

@@ -367,7 +367,7 @@ impl Engine {
         life.lost_in_a_row += 1;
         let lost = life.lost_in_a_row;
         if lost < LOST_IN_A_ROW_MAX {
-            self.end_delivery(key, None);
+            self.end_delivery(key, Some(EndCause::Withdrawn));
             let run_at = self.store.job(key).run_at;
             self.requeue(turn, key, run_at);
             return;
@@ -378,7 +378,7 @@ impl Engine {
             FailureReason::WorkerLost,
             Some(Arc::clone(&error)),
         );
-        self.end_delivery(key, None);
+        self.end_delivery(key, Some(EndCause::Withdrawn));
         self.fail_for_good(
             turn,
             key,

@@ -8,7 +8,7 @@ use super::id::JobId;
 use super::job::{FailureReason, Payload, State};
 use super::outcome::{Change, Refusal, TokenGiven, Waited};
 use super::report::{Fatal, Removal, check_lock};
-use super::store::JobKey;
+use super::store::{EndCause, JobKey};
 use super::{Engine, Turn, later};
 
 impl Engine {
@@ -36,7 +36,7 @@ impl Engine {
             Err(change) => return Ok(change),
         };
         if state == State::Active {
-            self.end_delivery(key, None);
+            self.end_delivery(key, Some(EndCause::Withdrawn));
         } else {
             self.unqueue(key);
         }
@@ -100,7 +100,7 @@ impl Engine {
             Err(change) => return Ok(change),
         };
         if state == State::Active {
-            self.end_delivery(key, None);
+            self.end_delivery(key, Some(EndCause::Withdrawn));
             turn.emit(
                 &self.shared_queue_name(key),
                 Some(id),
@@ -168,7 +168,7 @@ impl Engine {
                 let job = self.store.job(key);
                 check_lock(job, token)?;
                 let run_at = job.run_at;
-                self.end_delivery(key, None);
+                self.end_delivery(key, Some(EndCause::Withdrawn));
                 turn.emit(
                     &self.shared_queue_name(key),
                     Some(id),

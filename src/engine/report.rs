@@ -169,16 +169,15 @@ impl Engine {
     /// What the token says about a report on this job.
     fn standing(&self, key: JobKey, token: TokenGiven) -> Result<Standing, Refusal> {
         let job = self.store.job(key);
-        let life = job.life.as_deref();
-        if let (TokenGiven::Token(given), Some(life)) = (token, life)
-            && life.timed_out.contains(&given)
+        if let TokenGiven::Token(given) = token
+            && job.spent(given) == Some(EndCause::Timeout)
         {
             return Ok(Standing::Finalized);
         }
         if job.state == State::Active {
             return check_lock(job, token).map(|()| Standing::Current);
         }
-        let Some(ended) = life.and_then(|life| life.ended) else {
+        let Some(ended) = job.life.as_ref().and_then(|life| life.ended) else {
             return Err(Refusal::NotActive(job.id.clone()));
         };
         match (ended.cause, ended.token) {
@@ -373,10 +372,16 @@ struct Attempt {
     remove: bool,
 }
 
-/// Whether the token may act on the delivery in progress: without a lock anybody may.
+/// Whether the token may act on the delivery in progress: without a lock anybody may, but for those who show that
+/// theirs was an earlier one.
 pub(super) fn check_lock(job: &Job, token: TokenGiven) -> Result<(), Refusal> {
     let Some(lock) = job.run().and_then(|run| run.lock.as_ref()) else {
-        return Ok(());
+        return match token {
+            TokenGiven::Token(given) if job.spent(given).is_some() => {
+                Err(Refusal::TokenInvalid(job.id.clone()))
+            }
+            _ => Ok(()),
+        };
     };
     match token {
         TokenGiven::None => Err(Refusal::TokenRequired(job.id.clone())),

@@ -21,8 +21,8 @@ use super::{Engine, Millis};
 pub const TIMELINE_MAX: usize = 20;
 /// Attempt records kept, the newest; bounds jobs with millions of attempts.
 pub const ATTEMPT_RECORDS_MAX: usize = 100;
-/// Tokens kept of deliveries that timed out.
-const TIMED_OUT_MAX: usize = 16;
+/// Tokens kept of deliveries that ended without success, the newest.
+const SPENT_MAX: usize = 16;
 
 /// A job's place in the table; given to another job once this one is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,8 +72,8 @@ pub(super) struct Life {
     pub(super) run: Option<Run>,
     /// How the last delivery ended; `None` once its token proves nothing any more.
     pub(super) ended: Option<Ended>,
-    /// Tokens of deliveries that the engine ended by timeout.
-    pub(super) timed_out: Vec<LockToken>,
+    /// Tokens of deliveries that ended without success, and how.
+    pub(super) spent: Vec<(LockToken, EndCause)>,
     /// Why the job is in the dead-letter queue.
     pub(super) failure: Option<DeadLetter>,
     /// Order of completion or failure.
@@ -122,6 +122,8 @@ pub(super) enum EndCause {
     Reportable,
     /// It outlasted the job's timeout: late reports are ignored.
     Timeout,
+    /// It was taken back (moved, discarded, released, never read): late reports are refused.
+    Withdrawn,
 }
 
 impl Job {
@@ -187,12 +189,19 @@ impl Job {
         });
     }
 
-    pub(super) fn remember_timed_out(&mut self, token: LockToken) {
-        let tokens = &mut self.life().timed_out;
-        if tokens.len() >= TIMED_OUT_MAX {
-            tokens.remove(0);
+    /// How a delivery of this job that had the token has ended, if it did so without success.
+    pub(super) fn spent(&self, token: LockToken) -> Option<EndCause> {
+        let spent = &self.life.as_ref()?.spent;
+        let ended = spent.iter().find(|(other, _)| *other == token);
+        ended.map(|(_, cause)| *cause)
+    }
+
+    pub(super) fn remember_spent(&mut self, token: LockToken, cause: EndCause) {
+        let spent = &mut self.life().spent;
+        if spent.len() >= SPENT_MAX {
+            spent.remove(0);
         }
-        tokens.push(token);
+        spent.push((token, cause));
     }
 
     pub(super) fn failure(&self) -> Option<Failure> {

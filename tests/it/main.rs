@@ -14,6 +14,7 @@
 mod docs;
 mod engine;
 mod fixtures;
+mod hard;
 mod mcp;
 mod model;
 mod process;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{
     Ack, Add, AddMany, Cancel, Command, CommandError, Executed, ExtendLock, Fail, GetCounts,
     GetJob, GetLogs, GetResult, GetState, Heartbeat, MoveToWait, Operation, Pull, QueueName, Renew,
-    Reply, execute,
+    execute,
 };
 use bunqueue_mcp::engine::{
     Added, Caller, Change, Config, ConnectionId, Counts, Delivery, Effects, Engine, Event,
@@ -156,7 +156,7 @@ impl World {
     }
 
     pub fn tick(&mut self) {
-        self.act(bunqueue_mcp::engine::Engine::tick);
+        self.act(Engine::tick);
     }
 
     pub fn act(&mut self, act: impl FnOnce(&mut Engine, &mut Turn<'_>)) {
@@ -374,13 +374,6 @@ impl World {
             text.push_str(&format!("{detail:?} {:?}\n", self.log_texts(id)));
         }
         text
-    }
-
-    pub fn reply(executed: Executed) -> Reply {
-        match executed {
-            Executed::Done(reply) => reply.expect("the command is accepted"),
-            Executed::Waiting(waiter) => panic!("the command waits as {waiter:?}"),
-        }
     }
 }
 

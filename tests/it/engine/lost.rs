@@ -79,12 +79,12 @@ fn sl_2_signs_of_life_prevent_a_stall() {
     let signs: [fn(&mut World, &JobId); 2] = [
         |world, id| assert_eq!(world.heartbeat(id, TokenGiven::None), Renewal::Renewed),
         |world, id| {
-            let alive = Progress {
+            let progress = Progress {
                 id: id.clone(),
                 progress: 1.0,
                 message: None,
             };
-            assert_eq!(world.ask(alive), Change::Applied);
+            assert_eq!(world.ask(progress), Change::Applied);
         },
     ];
     for sign in signs {
@@ -345,8 +345,7 @@ fn job_that_takes_its_worker_with_it_ends_at_the_tenth_loss() {
     // A sign of life starts the count anew.
     world.as_connection(1).pull("q").expect("ready");
     world.heartbeat(&id, TokenGiven::None);
-    let back = world.move_to_wait(&id, None);
-    assert_eq!(back, bunqueue_mcp::engine::Change::Applied);
+    assert_eq!(world.move_to_wait(&id, None), Change::Applied);
     for _ in 0..9 {
         lose(&mut world);
         assert_eq!(world.detail(&id).job.attempts, 0);

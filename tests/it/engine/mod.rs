@@ -1,5 +1,7 @@
 //! The labelled checks of the engine contract, one file per section, each test named by its label. Simulated time.
 
+mod ack;
+mod fail;
 mod id;
 mod job;
 mod kept;
@@ -9,5 +11,4 @@ mod order;
 mod pull;
 mod push;
 mod query;
-mod report;
 mod transition;

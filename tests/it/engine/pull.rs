@@ -31,6 +31,9 @@ fn ids(deliveries: &[Delivery]) -> Vec<String> {
         .collect()
 }
 
+/// Something that happens to a world.
+type Act = fn(&mut World);
+
 fn pause(world: &mut World, on: &str) {
     world.ask(Pause {
         queue: QueueName::lenient(on),
@@ -153,7 +156,6 @@ fn pl_10_no_job_is_delivered_twice() {
 
 #[test]
 fn pl_11_and_b_19_every_way_to_become_ready_serves_who_waits() {
-    type Act = fn(&mut World);
     let ways: [(&str, Act); 8] = [
         ("promote", |world| {
             assert_eq!(world.ask(Promote { id: id("a") }), Change::Applied)

@@ -212,7 +212,7 @@ impl Pair {
 
     pub fn tick(&mut self) -> Check {
         self.tell(|| "tick".to_owned());
-        let effects = self.act(bunqueue_mcp::engine::Engine::tick);
+        let effects = self.act(Engine::tick);
         self.learn(None, None, &effects);
         self.model.tick(self.now);
         self.settle(effects)?;

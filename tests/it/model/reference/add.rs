@@ -140,7 +140,7 @@ impl Reference {
             history: Vec::new(),
             logs: Vec::new(),
             late_token: None,
-            finalized: Vec::new(),
+            spent: Vec::new(),
             finalized_unlocked: false,
             lost: 0,
             jitter: None,
@@ -161,6 +161,7 @@ impl Reference {
     pub(super) fn enqueue(&mut self, at: usize) {
         let now = self.now;
         let job = &mut self.jobs[at];
+        job.spend_current();
         job.place = Place::Queued;
         job.view.started_at = None;
         job.ripe = job.view.run_at <= now;

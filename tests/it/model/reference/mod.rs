@@ -73,14 +73,36 @@ pub struct Job {
     logs: Vec<LogLine>,
     /// Token of the last delivery, when that was ended by fail, lock expiry or stall and none followed.
     pub late_token: Option<LockToken>,
-    /// Tokens of deliveries that a timeout has ended.
-    finalized: Vec<LockToken>,
+    /// Tokens of deliveries that ended without success, and whether a timeout has ended them.
+    spent: Vec<(LockToken, bool)>,
     /// The last delivery had no lock and was ended by a timeout.
     finalized_unlocked: bool,
     /// Deliveries lost in a row without a sign of life.
     lost: u32,
     /// Bounds of the retry time that the engine has drawn and the model does not know yet.
     pub jitter: Option<(Millis, Millis)>,
+}
+
+impl Job {
+    /// Remembers a token of a delivery that is over. Sixteen are kept, so that a job that never succeeds stays small.
+    fn spend(&mut self, token: LockToken, timed_out: bool) {
+        if self.spent.iter().any(|(other, _)| *other == token) {
+            return;
+        }
+        let surplus = (self.spent.len() + 1).saturating_sub(16);
+        self.spent.drain(..surplus);
+        self.spent.push((token, timed_out));
+    }
+
+    /// Whatever ends a delivery but success ends its token.
+    fn spend_current(&mut self) {
+        if let Place::Active(Active {
+            token: Some(token), ..
+        }) = self.place
+        {
+            self.spend(token, false);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -93,8 +93,19 @@ impl Reference {
         if !listing.ascending {
             found.reverse();
         }
+        let behind = |detail: &JobDetail| {
+            let place = (detail.job.created_at, detail.job.id.clone());
+            listing.after.as_ref().is_none_or(|after| {
+                if listing.ascending {
+                    place > *after
+                } else {
+                    place < *after
+                }
+            })
+        };
         found
             .into_iter()
+            .filter(behind)
             .skip(listing.offset)
             .take(listing.limit)
             .collect()

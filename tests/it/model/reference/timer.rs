@@ -189,12 +189,7 @@ impl Reference {
         let job = &mut self.jobs[at];
         match &job.place {
             Place::Active(active) => match active.token {
-                Some(token) => {
-                    // The last sixteen are remembered, so that a job that never succeeds stays small.
-                    let surplus = (job.finalized.len() + 1).saturating_sub(16);
-                    job.finalized.drain(..surplus);
-                    job.finalized.push(token);
-                }
+                Some(token) => job.spend(token, true),
                 None => job.finalized_unlocked = true,
             },
             _ => unreachable!("only deliveries time out"),

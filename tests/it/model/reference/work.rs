@@ -188,11 +188,15 @@ impl Reference {
             TokenGiven::Token(token) => Some(Some(token)),
             TokenGiven::Malformed => Some(None),
         };
-        if matches!(token, Some(Some(token)) if job.finalized.contains(&token)) {
+        let spent = token
+            .flatten()
+            .and_then(|token| job.spent.iter().find(|(other, _)| *other == token));
+        if matches!(spent, Some((_, true))) {
             return Ok(Claim::Finalized);
         }
         match &job.place {
             Place::Active(active) => match (active.token, token) {
+                (None, _) if spent.is_some() => Err(Refusal::TokenInvalid(id.clone())),
                 (None, _) => Ok(Claim::Current(at)),
                 (Some(_), None) => Err(Refusal::TokenRequired(id.clone())),
                 (Some(lock), Some(Some(token))) if lock == token => Ok(Claim::Current(at)),
@@ -219,6 +223,11 @@ impl Reference {
                 }),
                 token,
             ) if token != TokenGiven::Token(*lock) => Err(Refusal::TokenInvalid(id)),
+            (Place::Active(_), TokenGiven::Token(token))
+                if self.jobs[at].spent.iter().any(|(other, _)| *other == token) =>
+            {
+                Err(Refusal::TokenInvalid(id))
+            }
             _ => Ok(()),
         }
     }
@@ -388,6 +397,7 @@ impl Reference {
         self.next_seq += 1;
         let (now, job) = (self.now, &mut self.jobs[at]);
         job.late_token = None;
+        job.spend_current();
         job.entered = self.next_seq;
         job.place = Place::Failed(Failure {
             reason,

@@ -1,5 +1,4 @@
-//! Random steps. A step names jobs by what they are ("the third active one"), not by id, so that a list of steps keeps
-//! its sense when others are cut out of it; [`Step::resolve`] turns it into a command when its turn comes.
+//! Commands before their jobs and tokens are known, and what they become.
 
 use std::sync::Arc;
 
@@ -11,239 +10,10 @@ use bunqueue_mcp::command::{
     RemoveDedupKey, RemoveJobDedupKey, Renew, Resume, UpdateData, WaitJob,
 };
 use bunqueue_mcp::engine::{
-    Backoff, BackoffKind, Bucket, CleanState, Dedup, FailReport, JobId, JobOptions, Listing,
-    LockToken, Millis, NewJob, Payload, State, TokenGiven, WaitFor,
+    Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, State, WaitFor,
 };
 
-use super::reference::{Place, Reference};
-
-/// SplitMix64: enough randomness for choosing steps, and one number reproduces all of it.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-
-    fn maybe<T: Copy>(&mut self, percent: u64, from: &[T]) -> Option<T> {
-        self.chance(percent).then(|| self.pick(from))
-    }
-}
-
-/// Which job is meant.
-#[derive(Clone, Copy, Debug)]
-pub enum Target {
-    Any(u64),
-    Active(u64),
-    Queued(u64),
-    Delayed(u64),
-    Failed(u64),
-    Completed(u64),
-    Unknown,
-}
-
-impl Target {
-    fn random(dice: &mut Dice, likely: fn(u64) -> Self) -> Self {
-        let number = dice.next();
-        match dice.below(20) {
-            0 => Self::Unknown,
-            1 => Self::Active(number),
-            2 => Self::Queued(number),
-            3 => Self::Failed(number),
-            4 => Self::Completed(number),
-            5..7 => Self::Any(number),
-            _ => likely(number),
-        }
-    }
-
-    fn resolve(self, model: &Reference) -> JobId {
-        let wanted = |state: State| match self {
-            Self::Any(_) | Self::Unknown => true,
-            Self::Active(_) => state == State::Active,
-            Self::Queued(_) => state.is_queued(),
-            Self::Delayed(_) => state == State::Delayed,
-            Self::Failed(_) => state == State::Failed,
-            Self::Completed(_) => state == State::Completed,
-        };
-        let number = match self {
-            Self::Unknown => return JobId::from_text("nobody"),
-            Self::Any(number)
-            | Self::Active(number)
-            | Self::Queued(number)
-            | Self::Delayed(number)
-            | Self::Failed(number)
-            | Self::Completed(number) => number as usize,
-        };
-        let ids = || model.jobs.iter().map(|job| &job.view.id);
-        let found: Vec<&JobId> = ids()
-            .filter(|id| model.state(id).is_some_and(wanted))
-            .collect();
-        let found = if found.is_empty() {
-            ids().collect()
-        } else {
-            found
-        };
-        if found.is_empty() {
-            JobId::from_text("nobody")
-        } else {
-            found[number % found.len()].clone()
-        }
-    }
-}
-
-/// Which token is shown.
-#[derive(Clone, Copy, Debug)]
-pub enum Proof {
-    /// That of the current delivery, or else of the last one.
-    Right,
-    /// None.
-    None,
-    /// No token looks like it.
-    Malformed,
-    /// One of an earlier delivery of this job, or of any other.
-    Earlier(u64),
-}
-
-impl Proof {
-    fn random(dice: &mut Dice) -> Self {
-        match dice.below(10) {
-            0 => Self::None,
-            1 => Self::Malformed,
-            2 | 3 => Self::Earlier(dice.next()),
-            _ => Self::Right,
-        }
-    }
-
-    fn resolve(self, id: &JobId, scene: &Scene<'_>) -> TokenGiven {
-        let own = || {
-            scene
-                .tokens
-                .iter()
-                .rev()
-                .filter(|(owner, _)| owner == id)
-                .map(|(_, token)| *token)
-        };
-        let token = match self {
-            Self::None => None,
-            Self::Malformed => return TokenGiven::Malformed,
-            Self::Right => match scene.model.job(id).map(|job| &job.place) {
-                Some(Place::Active(active)) => active.token,
-                _ => own().next(),
-            },
-            Self::Earlier(number) => {
-                let own: Vec<LockToken> = own().collect();
-                let all: Vec<LockToken> = scene.tokens.iter().map(|(_, token)| *token).collect();
-                let from = if own.is_empty() { all } else { own };
-                from.get(number as usize % from.len().max(1)).copied()
-            }
-        };
-        token.map_or(TokenGiven::None, TokenGiven::Token)
-    }
-}
-
-/// What steps are resolved against.
-pub struct Scene<'a> {
-    pub model: &'a Reference,
-    pub tokens: &'a [(JobId, LockToken)],
-    pub now: Millis,
-}
-
-/// A job to add; the fields are those of [`NewJob`], a timestamp is relative to now.
-#[derive(Clone, Debug)]
-pub struct Draft {
-    pub custom: Option<u64>,
-    pub timestamp: Option<Millis>,
-    pub job: NewJob,
-}
-
-impl Draft {
-    fn random(dice: &mut Dice) -> Self {
-        let exotic = dice.chance(60);
-        let options = exotic.then(|| {
-            let kind = dice.pick(&[
-                BackoffKind::Plain,
-                BackoffKind::Fixed,
-                BackoffKind::Exponential,
-            ]);
-            let max_delay = if kind == BackoffKind::Plain {
-                None
-            } else {
-                dice.maybe(30, &[0.0, 1.0, 40.0, 5_000.0])
-            };
-            Arc::new(JobOptions {
-                backoff: Backoff {
-                    kind,
-                    delay: dice.pick(&[0.0, 0.0, 0.3, 7.0, 1_000.0, 80_000_000.0]),
-                    max_delay,
-                },
-                ttl: dice.maybe(20, &[0.0, 1.0, 50.0, 3_000.0, 60_000.0]),
-                timeout: dice.maybe(20, &[1.0, 99.5, 2_000.0, 120_000.0]),
-                stall_timeout: dice.maybe(15, &[1.0, 900.0, 90_000.0]),
-                unique_key: dice.maybe(50, &["k0", "k1", "k2"]).map(Arc::from),
-                dedup: Dedup {
-                    ttl: dice.maybe(50, &[-5.0, 1.0, 60.0, 5_000.0, 90_000.0]),
-                    extend: dice.chance(25),
-                    replace: dice.chance(25),
-                },
-                stack_trace_limit: dice.pick(&[10.0, 10.0, 2.0, 0.0]),
-                keep_logs: dice.maybe(20, &[-1.0, 0.0, 2.0, 1_000.0]),
-                ..JobOptions::default()
-            })
-        });
-        let job = NewJob {
-            name: dice.pick(&["default", "send", "resize"]).into(),
-            data: dice
-                .maybe(80, &[1_u8, 2, 3])
-                .map(|byte| Payload::new(&[byte])),
-            custom_id: None,
-            priority: dice.pick(&[0.0, 0.0, 0.0, 0.0, 1.0, 5.0, 2.5, -1.0]),
-            delay: dice.pick(&[0, 0, 0, 0, 1, 60, 2_000, 45_000, -1, -3_000]),
-            timestamp: None,
-            max_attempts: dice.pick(&[3, 3, 1, 2, 20]),
-            lifo: dice.chance(20),
-            remove_on_complete: dice.chance(15),
-            remove_on_fail: dice.chance(15),
-            durable: dice.chance(5),
-            options,
-        };
-        let timestamp = dice.maybe(15, &[0, -1, -2_000, -40_000, 1, 300]);
-        Self {
-            custom: dice.chance(30).then(|| dice.below(8)),
-            timestamp,
-            job,
-        }
-    }
-
-    fn resolve(&self, now: Millis) -> NewJob {
-        NewJob {
-            custom_id: self
-                .custom
-                .map(|number| JobId::from_text(&format!("c{number}"))),
-            timestamp: self.timestamp.map(|offset| now + offset),
-            ..self.job.clone()
-        }
-    }
-}
+use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
 #[derive(Clone, Debug)]
@@ -274,6 +44,7 @@ pub enum What {
     List {
         queue: u64,
         buckets: Vec<Bucket>,
+        after: Option<Target>,
         offset: usize,
         limit: usize,
         ascending: bool,
@@ -287,31 +58,6 @@ pub enum What {
     Wait(Target, bool, Millis),
 }
 
-/// How the clock moves.
-#[derive(Clone, Copy, Debug)]
-pub enum Clock {
-    Ms(Millis),
-    /// To the engine's next deadline, or one millisecond before it.
-    Deadline {
-        before: bool,
-    },
-}
-
-/// One step of a history.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// The clock moves; with a tick, or noticed only by what comes next.
-    Clock(Clock, bool),
-    Tick,
-    Do(Option<u64>, What),
-    Close(u64),
-    /// A wait is withdrawn.
-    Withdraw(u64),
-    /// Nobody will read the answer of a wait; what it is handed goes back.
-    Abandon(u64),
-}
-
-pub const QUEUES: [&str; 3] = ["alpha", "beta", "gamma"];
 const BUCKETS: [Bucket; 7] = [
     Bucket::State(State::Waiting),
     Bucket::State(State::Prioritized),
@@ -326,46 +72,8 @@ fn queue(number: u64) -> QueueName {
     QueueName::lenient(QUEUES[number as usize % QUEUES.len()])
 }
 
-impl Step {
-    /// In calm histories time hardly passes, so that much happens to each job, and connections come and go.
-    pub fn random(dice: &mut Dice, calm: bool) -> Self {
-        match dice.below(100) {
-            0..3 => Self::Clock(Clock::Ms(dice.pick(&[0, 1, 1, 10, 60])), dice.chance(50)),
-            3..7 if !calm => Self::Clock(
-                Clock::Ms(dice.pick(&[700, 5_000, 5_000, 31_000, 36_000])),
-                dice.chance(50),
-            ),
-            7 if !calm => Self::Clock(
-                Clock::Ms(dice.pick(&[100_000, 700_000, 4_000_000])),
-                dice.chance(50),
-            ),
-            8..10 => Self::Clock(
-                Clock::Deadline {
-                    before: dice.chance(20),
-                },
-                dice.chance(50),
-            ),
-            10..18 if !calm => Self::Clock(
-                Clock::Deadline {
-                    before: dice.chance(20),
-                },
-                dice.chance(80),
-            ),
-            10..14 if calm => Self::Close(1 + dice.below(3)),
-            18..21 => Self::Tick,
-            21 | 22 => Self::Close(1 + dice.below(3)),
-            23 => Self::Withdraw(dice.next()),
-            24 | 25 => Self::Abandon(dice.next()),
-            _ => {
-                let caller = dice.chance(80).then(|| 1 + dice.below(3));
-                Self::Do(caller, What::random(dice))
-            }
-        }
-    }
-}
-
 impl What {
-    fn random(dice: &mut Dice) -> Self {
+    pub fn random(dice: &mut Dice) -> Self {
         let on = dice.below(3);
         match dice.below(100) {
             0..19 => Self::Add(on, Box::new(Draft::random(dice))),
@@ -444,6 +152,7 @@ impl What {
             93 | 94 => Self::List {
                 queue: on,
                 buckets: (0..dice.below(4)).map(|_| dice.pick(&BUCKETS)).collect(),
+                after: dice.chance(40).then(|| Target::random(dice, Target::Any)),
                 offset: dice.pick(&[0, 0, 1, 7]),
                 limit: dice.pick(&[0, 3, 100]),
                 ascending: dice.chance(50),
@@ -583,6 +292,7 @@ impl What {
             Self::List {
                 queue: on,
                 buckets,
+                after,
                 offset,
                 limit,
                 ascending,
@@ -590,7 +300,14 @@ impl What {
                 listing: Listing {
                     queue: queue(*on).shared(),
                     buckets: buckets.clone(),
-                    after: None,
+                    after: after.map(|target| {
+                        let id = target.resolve(scene.model);
+                        let created_at = scene
+                            .model
+                            .job(&id)
+                            .map_or(scene.now, |job| job.view.created_at);
+                        (created_at, id)
+                    }),
                     offset: *offset,
                     limit: *limit,
                     ascending: *ascending,
