@@ -127,7 +127,7 @@ pub const SETTINGS: &[Setting] = &[
     setting!(ServeTcpTokens, None, ["AUTH_TOKENS", "BUNQUEUE_MCP_TCP_TOKEN"], "TOKENS", "", Serve,
         "Tokens that workers must send, separated by commas"),
     setting!(TcpIdleTimeout, Some("tcp-idle-timeout-ms"), ["TCP_IDLE_TIMEOUT_MS"], "MS", "60000", Both,
-        "Silence inside a frame after which a worker's connection closes; 0 waits for ever"),
+        "Silence inside a frame after which a worker's connection closes; 0 waits without end"),
     setting!(TcpWriteBudget, Some("tcp-max-write-queue-bytes"), ["TCP_MAX_WRITE_QUEUE_BYTES"], "BYTES", "67108864", Both,
         "Unread answers and events after which a worker's connection closes; 0 sets no bound"),
     setting!(FrameLimit, Some("rate-limit-max-requests"), ["RATE_LIMIT_MAX_REQUESTS"], "N", "", Both,
