@@ -93,7 +93,7 @@ impl Bench {
                 queue: Arc::clone(&self.queue),
                 count: batch,
                 wait: 0,
-                owner: Some("w".into()),
+                locked: true,
                 lock_ttl: 30_000.0,
                 detach: false,
             };

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of each job's data.
 const PAYLOAD: usize = 100;
 /// Jobs per measured round.
-const ROUND: usize = 1_000;
+const ROUND: usize = 3_200;
 /// Commands in flight when they are single.
 const WINDOW: usize = 32;
 

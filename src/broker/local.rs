@@ -29,7 +29,7 @@ pub(super) struct Shared {
     hub: Arc<Hub>,
     next_connection: AtomicU64,
     /// Wakes the timer early.
-    rearm: Notify,
+    rearm: Arc<Notify>,
 }
 
 struct Core {
@@ -71,7 +71,7 @@ impl LocalBroker {
                 clock,
                 hub: Arc::default(),
                 next_connection: AtomicU64::new(1),
-                rearm: Notify::new(),
+                rearm: Arc::default(),
             }),
         }
     }
@@ -84,7 +84,7 @@ impl LocalBroker {
 
 impl Drop for LocalBroker {
     fn drop(&mut self) {
-        // The timer looks whether it is the last one that holds the engine.
+        // The timer wakes and finds that there is nothing left to wake.
         self.shared.rearm.notify_one();
     }
 }
@@ -153,8 +153,8 @@ impl Shared {
         self.clock.now()
     }
 
-    pub(super) const fn rearm(&self) -> &Notify {
-        &self.rearm
+    pub(super) fn rearm(&self) -> Arc<Notify> {
+        Arc::clone(&self.rearm)
     }
 
     fn withdraw(&self, waiter: WaiterId, handed: Option<Served>) {

@@ -1,33 +1,50 @@
 //! Wakes a local broker when its engine has something due; asleep otherwise.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::local::Shared;
 
-/// Longest single sleep; a far deadline is reached in several.
-const SLEEP_MAX_MS: i64 = 3_600_000;
+/// Longest single sleep; a far deadline is reached in several. Short enough that a clock which was set ahead, or a machine
+/// that slept, is noticed.
+const SLEEP_MAX: Duration = Duration::from_secs(10);
+/// Pause after a fault, so that one which repeats does not take a whole core.
+const FAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the timer; it ends when the broker is dropped.
 pub(super) fn spawn(shared: &Arc<Shared>) {
-    tokio::spawn(run(Arc::downgrade(shared)));
+    tokio::spawn(run(Arc::downgrade(shared), shared.rearm()));
 }
 
-async fn run(broker: Weak<Shared>) {
-    while let Some(shared) = broker
-        .upgrade()
-        .filter(|shared| Arc::strong_count(shared) > 1)
-    {
-        let due_in = shared.arm().map_or(SLEEP_MAX_MS, |deadline| {
-            deadline.saturating_sub(shared.now())
-        });
-        if due_in <= 0 {
-            shared.tick();
-        } else {
-            let sleep = Duration::from_millis(due_in.min(SLEEP_MAX_MS).unsigned_abs());
-            let _ = tokio::time::timeout(sleep, shared.rearm().notified()).await;
+async fn run(broker: Weak<Shared>, rearm: Arc<Notify>) {
+    // Upgraded for a moment only: whoever waits must not keep the broker alive.
+    while let Some(sleep) = broker.upgrade().map(|shared| next_sleep(&shared)) {
+        match sleep {
+            None => rearm.notified().await,
+            Some(Duration::ZERO) => {}
+            Some(sleep) => {
+                let _ = tokio::time::timeout(sleep, rearm.notified()).await;
+            }
         }
     }
+}
+
+/// Lets happen what is due, and tells how long nothing else is; `None` when nothing will be.
+fn next_sleep(shared: &Shared) -> Option<Duration> {
+    let due_in = shared.arm()?.saturating_sub(shared.now());
+    if due_in > 0 {
+        return Some(Duration::from_millis(due_in.unsigned_abs()).min(SLEEP_MAX));
+    }
+    // Nothing would be due any more if the timer ended with a fault of the engine.
+    let ticked = catch_unwind(AssertUnwindSafe(|| shared.tick()));
+    if ticked.is_err() {
+        tracing::error!("what was due could not happen");
+        return Some(FAULT_PAUSE);
+    }
+    Some(Duration::ZERO)
 }
 
 #[cfg(test)]

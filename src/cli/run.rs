@@ -168,17 +168,21 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         announce::mcp(&listening)
     }
 
-    end_on_signal(shutdown.clone());
+    end_on_signal(Arc::clone(&broker), shutdown.clone());
     if config.stdio {
         let (input, output) = stdio::standard_streams();
         if let Err(error) = stdio::serve_stdio(handler, input, output, shutdown.clone()).await {
             tracing::error!(%error, "the connection to the client broke");
         }
-        shutdown.cancel();
     } else {
-        shutdown.cancelled().await;
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            _ = doors.join_next() => tracing::error!("a listener ended; the program ends with it"),
+        }
     }
+    // Before the connections are told: no job is handed to one that is closing.
     broker.shut_down();
+    shutdown.cancel();
     let closed = async { while doors.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_MAX, closed).await.is_err() {
         tracing::warn!("some connections did not close in time");
@@ -250,11 +254,14 @@ fn routes(
     }
 }
 
-/// Fires the token at the first signal; a further one changes nothing, as the end is bounded anyway.
-fn end_on_signal(shutdown: CancellationToken) {
+/// Stops deliveries and fires the token at the first signal; a further one changes nothing, as the end is bounded anyway.
+fn end_on_signal(broker: Arc<dyn Broker>, shutdown: CancellationToken) {
     tokio::spawn(async move {
         match signal().await {
-            Ok(()) => shutdown.cancel(),
+            Ok(()) => {
+                broker.shut_down();
+                shutdown.cancel();
+            }
             Err(error) => tracing::error!(%error, "signals cannot be received"),
         }
     });

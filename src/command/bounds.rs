@@ -46,6 +46,13 @@ pub const FRAME_MAX: usize = 67_108_864;
 pub const FRAME_DEPTH_MAX: usize = 1_000;
 /// Event names of one subscription.
 pub const EVENT_TYPES_MAX: usize = 32;
+/// Bytes of one text that a client adds to a job: an error, a stack line, a progress message, a log line. Longer ones
+/// are cut, so that no job outgrows the frame that delivers it.
+pub const TEXT_MAX: usize = 65_536;
+/// Bytes of the data that an update may put into a job.
+pub const UPDATE_MAX: usize = 32 * 1_024 * 1_024;
+/// Jobs of one listing; no frame holds more.
+pub const LISTING_MAX: usize = 100_000;
 /// Entries of one batch. A full frame of real jobs has fewer; a frame of empty ones would need a hundred
 /// times its size in memory.
 pub const BATCH_MAX: usize = 1_000_000;
@@ -95,6 +102,17 @@ impl QueueName {
     }
 }
 
+/// A text cut to [`TEXT_MAX`], at the border of a character, with a mark at its end.
+pub fn cut(text: Arc<str>) -> Arc<str> {
+    const MARK: &str = "…";
+    if text.len() <= TEXT_MAX {
+        return text;
+    }
+    let end = text.floor_char_boundary(TEXT_MAX - MARK.len());
+    let kept = text.get(..end).unwrap_or_default();
+    format!("{kept}{MARK}").into()
+}
+
 /// Checks a job name.
 ///
 /// # Errors
@@ -128,6 +146,14 @@ mod tests {
                 "{bad:?}"
             );
         }
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_the_border_of_a_character() {
+        let short: Arc<str> = "é".repeat(TEXT_MAX / 2).into();
+        assert_eq!(cut(Arc::clone(&short)), short);
+        let long = cut("é".repeat(TEXT_MAX).into());
+        assert!(long.len() <= TEXT_MAX && long.ends_with("é…"));
     }
 
     #[test]

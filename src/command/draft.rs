@@ -151,6 +151,10 @@ impl JobDraft<'_> {
     /// The first fault, in the order of the protocol: data size, options, name.
     pub fn check(&self) -> Result<NewJob, ArgumentError> {
         self.check_data()?;
+        if self.tags.len() > bounds::LABELS_MAX {
+            let (field, max) = ("tags", bounds::LABELS_MAX);
+            return Err(ArgumentError::TooMany { field, max });
+        }
         let priority = self.priority.finite("priority")?.unwrap_or(0.0);
         let delay = self.delay.finite("delay")?.map_or(0, whole_millis);
         let timeout = self
@@ -355,7 +359,10 @@ mod tests {
     #[test]
     fn faults_name_the_field_and_the_rule() {
         type Change = fn(&mut JobDraft<'static>);
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 10] = [
+            ("tags must have at most 10000 entries", |d| {
+                d.tags = vec!["t"; 10_001];
+            }),
             ("priority must be a finite number", |d| {
                 d.priority = Number::Value(f64::NAN)
             }),

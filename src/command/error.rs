@@ -157,6 +157,9 @@ pub enum ArgumentError {
     /// JSON form above 10,485,760 characters.
     #[error("Job data too large (max 10MB)")]
     DataTooLarge,
+    /// An update above [`super::bounds::UPDATE_MAX`].
+    #[error("Job data too large (max 32MB)")]
+    UpdateTooLarge,
     /// JSON form above the job's own `sizeLimit`.
     #[error("Job data exceeds sizeLimit of {0} bytes")]
     SizeLimit(String),
@@ -245,9 +248,16 @@ impl CommandError {
     /// Its stable code.
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::Argument(ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_))
+            Self::Argument(
+                ArgumentError::DataTooLarge
+                | ArgumentError::UpdateTooLarge
+                | ArgumentError::SizeLimit(_),
+            )
             | Self::BatchEntry {
-                error: ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_),
+                error:
+                    ArgumentError::DataTooLarge
+                    | ArgumentError::UpdateTooLarge
+                    | ArgumentError::SizeLimit(_),
                 ..
             } => ErrorCode::TooLarge,
             Self::Argument(_) | Self::BatchEntry { .. } | Self::DurationEntry { .. } => {
@@ -294,7 +304,7 @@ impl ArgumentError {
                 "A queue name has 1 to 256 characters out of letters, digits, underscore, hyphen, dot and colon."
             }
             Self::JobName => "A job name is a text of 1 to 256 characters, for example send-mail.",
-            Self::DataTooLarge => {
+            Self::DataTooLarge | Self::UpdateTooLarge => {
                 "Store large content elsewhere and put a reference to it into data."
             }
             Self::SizeLimit(_) => "Send less data, or raise the sizeLimit of the job.",

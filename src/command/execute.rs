@@ -1,7 +1,8 @@
 //! From a command to the engine and back: the pure half of a broker.
 
+use super::bounds::cut;
 use super::{Command, CommandError, Removed, Reply, Workers};
-use crate::engine::{Engine, Progressing, PullRequest, Turn, WaiterId};
+use crate::engine::{Engine, FailReport, Progressing, PullRequest, Turn, WaiterId};
 
 /// What became of a command.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub fn execute(engine: &mut Engine, turn: &mut Turn<'_>, command: Command) -> Ex
                 queue: c.queue.shared(),
                 count: c.count,
                 wait: c.wait,
-                owner: c.owner,
+                locked: c.owner.is_some(),
                 lock_ttl: c.lock_ttl,
                 detach: c.detach,
             };
@@ -38,7 +39,7 @@ pub fn execute(engine: &mut Engine, turn: &mut Turn<'_>, command: Command) -> Ex
             .map_err(Into::into),
         Command::AckMany(c) => ack_many(engine, turn, c.items),
         Command::Fail(c) => engine
-            .fail(turn, &c.id, c.token, c.report)
+            .fail(turn, &c.id, c.token, cut_report(c.report))
             .map(Reply::Reported)
             .map_err(Into::into),
         Command::Discard(c) => engine
@@ -80,12 +81,18 @@ pub fn execute(engine: &mut Engine, turn: &mut Turn<'_>, command: Command) -> Ex
             c.queue.as_str(),
             c.count,
         ))),
-        Command::Progress(c) => Ok(Reply::Changed(
-            engine.progress(turn, &c.id, c.progress, c.message),
-        )),
-        Command::AddLog(c) => Ok(Reply::Changed(
-            engine.add_log(turn, &c.id, c.level, c.message),
-        )),
+        Command::Progress(c) => Ok(Reply::Changed(engine.progress(
+            turn,
+            &c.id,
+            c.progress,
+            c.message.map(cut),
+        ))),
+        Command::AddLog(c) => Ok(Reply::Changed(engine.add_log(
+            turn,
+            &c.id,
+            cut(c.level),
+            cut(c.message),
+        ))),
         Command::ClearLogs(c) => {
             engine.clear_logs(turn, &c.id, c.keep);
             Ok(Reply::Done(()))
@@ -151,6 +158,16 @@ pub fn execute(engine: &mut Engine, turn: &mut Turn<'_>, command: Command) -> Ex
         }
     };
     Executed::Done(reply)
+}
+
+/// What a worker writes into a job is cut, whichever door it came through.
+fn cut_report(report: FailReport) -> FailReport {
+    let lines = |stack: Vec<_>| stack.into_iter().map(cut).collect();
+    FailReport {
+        error: report.error.map(cut),
+        stack: report.stack.map(lines),
+        ..report
+    }
 }
 
 fn progressing<T>(outcome: Progressing<T>, reply: fn(T) -> Reply) -> Executed {

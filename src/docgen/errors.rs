@@ -19,6 +19,8 @@ const COMMON: [ErrorCode; 5] = [
 
 /// What stands for the name of an argument.
 const FIELD: &str = "<field>";
+/// What stands for a bound until the text is shown.
+const BOUND: i64 = 987_654_321;
 
 /// What a worker's connection itself answers, whatever the command: text, what to do.
 const CONNECTION: [(&str, &str); 7] = [
@@ -131,7 +133,12 @@ fn entries() -> Vec<Entry> {
     let own = agent_causes().into_iter();
     let mut entries: Vec<Entry> = Vec::new();
     for error in below.chain(own) {
-        let text = error.to_string();
+        let text = error
+            .body("<tool>")
+            .get("error")
+            .and_then(serde_json::Value::as_str)
+            .map(placed)
+            .unwrap_or_default();
         if entries.iter().all(|entry| entry.text != text) {
             let hint = error
                 .hint()
@@ -143,7 +150,23 @@ fn entries() -> Vec<Entry> {
             });
         }
     }
+    entries.push(Entry {
+        code: ErrorCode::InvalidArguments,
+        text: "Invalid arguments for <tool>: <argument>: <fault>".into(),
+        hint: "Correct each argument that is named; `issues` has them one by one.".into(),
+    });
     entries
+}
+
+/// The text with placeholders for what varies.
+fn placed(text: &str) -> String {
+    let bound = if text.contains("at least") {
+        "<min>"
+    } else {
+        "<max>"
+    };
+    text.replace(&BOUND.to_string(), bound)
+        .replace("[0]", "[<i>]")
 }
 
 /// One of each cause below the seam.
@@ -182,22 +205,29 @@ fn argument_causes() -> Vec<ArgumentError> {
         ArgumentError::QueueInvalid,
         ArgumentError::JobName,
         ArgumentError::DataTooLarge,
+        ArgumentError::UpdateTooLarge,
         ArgumentError::SizeLimit("<n>".into()),
         ArgumentError::Required(field),
         ArgumentError::NotNumber(field),
         ArgumentError::NotFinite(field),
-        ArgumentError::TooSmall { field, min: 0 },
-        ArgumentError::TooLarge { field, max: 1_000 },
+        ArgumentError::TooSmall { field, min: BOUND },
+        ArgumentError::TooLarge { field, max: BOUND },
         ArgumentError::NotText(field),
         ArgumentError::NotTextOrNull(field),
         ArgumentError::EmptyText(field),
-        ArgumentError::TextTooLong { field, max: 256 },
+        ArgumentError::TextTooLong {
+            field,
+            max: BOUND as usize,
+        },
         ArgumentError::NulInText(field),
         ArgumentError::CustomIdUnicode,
         ArgumentError::NotObject(field),
         ArgumentError::NotPositiveInteger(field),
         ArgumentError::NotList(field),
-        ArgumentError::TooMany { field, max: 1_000 },
+        ArgumentError::TooMany {
+            field,
+            max: BOUND as usize,
+        },
         ArgumentError::EventTypes,
         ArgumentError::LengthMismatch {
             command: "<command>",
@@ -221,7 +251,12 @@ fn agent_causes() -> Vec<ToolError> {
         tool: "<tool>",
         toolset: "<toolset>",
     });
+    causes.push(ToolError::Payload {
+        path: "<argument>".into(),
+        message: "<fault of a tagged form, or of depth>".into(),
+    });
     causes.push(ToolError::Cancelled);
+    causes.push(ToolError::Internal);
     causes
 }
 
@@ -256,13 +291,14 @@ mod tests {
             ArgumentError::EventTypes => 21,
             ArgumentError::LengthMismatch { .. } => 22,
             ArgumentError::Unsupported(_) => 23,
+            ArgumentError::UpdateTooLarge => 24,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..24).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
     }
 
     #[test]

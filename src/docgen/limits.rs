@@ -4,7 +4,7 @@ use crate::broker::BACKLOG_MAX;
 use crate::command::bounds;
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, Config, FORGET_AFTER_TIMEOUTS, JobOptions,
-    LOG_LINES_MAX, LOST_IN_A_ROW_MAX, TIMELINE_MAX,
+    LOG_LINES_MAX, LOST_IN_A_ROW_MAX, PULL_BYTES_MAX, TIMELINE_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -118,6 +118,26 @@ fn calls_and_waits() -> Vec<Row> {
             "tags of a job, queues of a worker, up to",
             count(bounds::LABELS_MAX),
             "entries",
+        ),
+        (
+            "jobs of one listing, up to",
+            count(bounds::LISTING_MAX),
+            "jobs",
+        ),
+        (
+            "data of an update, up to",
+            count(bounds::UPDATE_MAX),
+            "bytes",
+        ),
+        (
+            "an error, a stack line, a progress message or a log line; longer ones are cut at",
+            count(bounds::TEXT_MAX),
+            "bytes",
+        ),
+        (
+            "data and texts of one pull, its first job aside, up to",
+            count(PULL_BYTES_MAX),
+            "bytes",
         ),
         (
             "names in `eventTypes` of a subscription, up to",

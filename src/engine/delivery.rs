@@ -16,6 +16,9 @@ use super::queue::QueueKey;
 use super::store::{EndCause, Ended, JobKey, Lock, Run};
 use super::{Engine, Millis, Turn, later};
 
+/// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
+pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+
 /// Waits in progress.
 #[derive(Default)]
 pub(super) struct Waits {
@@ -259,17 +262,28 @@ impl Engine {
         }
         let ready = self.queues.get(key).ready.len();
         let mut deliveries = Vec::with_capacity(request.count.min(ready));
+        let mut bytes = 0;
         while deliveries.len() < request.count
-            && let Some(job) = self
-                .queues
-                .get(key)
-                .ready
-                .first_key_value()
-                .map(|(_, job)| *job)
+            && let Some(next) = self.next_ready(turn, key)
         {
-            deliveries.push(self.deliver(turn, job, request, caller));
+            bytes += self.store.job(next).bytes();
+            if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {
+                break;
+            }
+            deliveries.push(self.deliver(turn, next, request, caller));
         }
         deliveries
+    }
+
+    /// The job to hand out next; one that became too old in this very moment fails instead.
+    fn next_ready(&mut self, turn: &mut Turn<'_>, key: QueueKey) -> Option<JobKey> {
+        loop {
+            let (_, next) = self.queues.get(key).ready.first_key_value()?;
+            let next = *next;
+            if !self.fail_if_expired(turn, next) {
+                return Some(next);
+            }
+        }
     }
 
     fn deliver(
@@ -283,14 +297,14 @@ impl Engine {
         self.unqueue(key);
         let serial = self.next_delivery;
         self.next_delivery += 1;
-        let token = request.owner.is_some().then(|| self.ids.token(now));
+        let token = request.locked.then(|| self.ids.token(now));
         let lock = token.map(|token| Lock {
             token,
             expires_at: later(now, request.lock_ttl),
             ttl: request.lock_ttl,
             renewals: 0,
         });
-        let connection = caller.filter(|_| request.owner.is_some() || !request.detach);
+        let connection = caller.filter(|_| request.locked || !request.detach);
         let job = self.store.job_mut(key);
         job.state = State::Active;
         let timeout = job.options.as_ref().and_then(|options| options.timeout);
@@ -298,10 +312,10 @@ impl Engine {
         job.record(State::Active, now, None, None);
         let life = job.life();
         life.started_at = Some(now);
-        life.last_heartbeat = Some(now);
-        life.ended = None;
+        let before = (life.ended.take(), life.last_heartbeat.replace(now));
         life.run = Some(Run {
             serial,
+            before,
             lock,
             connection,
             timeout_at,
@@ -358,7 +372,9 @@ impl Engine {
     pub(super) fn requeue(&mut self, turn: &mut Turn<'_>, key: JobKey, run_at: Millis) {
         let job = self.store.job_mut(key);
         job.run_at = run_at;
-        job.life().started_at = None;
+        if let Some(life) = job.life.as_mut() {
+            life.started_at = None;
+        }
         let queue = job.queue;
         self.enqueue(key);
         self.fail_if_expired(turn, key);
@@ -393,7 +409,10 @@ impl Engine {
         {
             life.timeline.pop();
         }
-        self.end_delivery(key, Some(EndCause::Withdrawn));
+        if let Some(run) = self.end_delivery(key, Some(EndCause::Withdrawn)) {
+            let life = self.store.job_mut(key).life();
+            (life.ended, life.last_heartbeat) = run.before;
+        }
         self.requeue(turn, key, run_at);
     }
 

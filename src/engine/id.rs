@@ -87,7 +87,7 @@ impl Ord for JobId {
         match (&self.0, &other.0) {
             (Repr::Uuid(one), Repr::Uuid(two)) => one.cmp(two),
             (Repr::Text(one), Repr::Text(two)) => one.cmp(two),
-            _ => self.text().cmp(&other.text()),
+            _ => self.with_text(|one| other.with_text(|two| one.cmp(two))),
         }
     }
 }

@@ -391,6 +391,8 @@ pub struct Delivery {
 /// One line of a job's log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogLine {
+    /// Grows with every line that the engine keeps, over all jobs.
+    pub seq: u64,
     /// When it was added.
     pub at: Millis,
     /// `info`, `warn`, `error`, or what the client sent.

@@ -320,11 +320,11 @@ impl Engine {
         self.fail_if_expired(turn, key);
     }
 
-    /// Fails a queued job that is too old to start.
-    pub(super) fn fail_if_expired(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+    /// Fails a queued job that is too old to start; whether it was.
+    pub(super) fn fail_if_expired(&mut self, turn: &mut Turn<'_>, key: JobKey) -> bool {
         let job = self.store.job(key);
         if job.expires_at().is_none_or(|at| at > self.now) {
-            return;
+            return false;
         }
         let error: Arc<str> = "Job TTL expired".into();
         self.unqueue(key);
@@ -339,6 +339,7 @@ impl Engine {
             key,
             Fatal::new(FailureReason::TtlExpired, Some(error)),
         );
+        true
     }
 
     /// The connection is gone: its waits end, its workers are forgotten, and its deliveries go back uncharged unless

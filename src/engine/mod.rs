@@ -29,6 +29,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+pub use delivery::PULL_BYTES_MAX;
 pub use event::{Event, EventKind, StallDetail};
 pub use id::{IdSource, JobId, LockToken};
 pub use job::{

@@ -27,8 +27,8 @@ pub struct PullRequest {
     pub count: usize,
     /// How long to wait for the first one, in ms; 0 or less does not wait.
     pub wait: Millis,
-    /// Who works on them; with an owner each delivery is locked.
-    pub owner: Option<Arc<str>>,
+    /// Lock each delivery: only who shows its token may report on it.
+    pub locked: bool,
     /// Lifetime of those locks, in ms.
     pub lock_ttl: f64,
     /// Do not tie the deliveries to the caller's connection.

@@ -23,6 +23,7 @@ pub(super) struct Retention {
     results: Recency,
     logs: HashMap<JobKey, VecDeque<LogLine>>,
     log_use: Recency,
+    next_line: u64,
 }
 
 /// Who was used last.
@@ -167,8 +168,10 @@ impl Engine {
         if keep == 0 {
             return Change::Applied;
         }
+        self.retention.next_line += 1;
         let lines = self.retention.logs.entry(key).or_default();
         lines.push_back(LogLine {
+            seq: self.retention.next_line,
             at: self.now,
             level,
             message,

@@ -92,6 +92,8 @@ pub(super) struct DeadLetter {
 /// A delivery in progress.
 pub(super) struct Run {
     pub(super) serial: u64,
+    /// How the delivery before had ended, and the last sign of life until then; holds again if this one is given back.
+    pub(super) before: (Option<Ended>, Option<Millis>),
     pub(super) lock: Option<Lock>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) timeout_at: Option<Millis>,
@@ -133,6 +135,21 @@ impl Job {
 
     pub(super) fn run(&self) -> Option<&Run> {
         self.life.as_ref().and_then(|life| life.run.as_ref())
+    }
+
+    /// Bytes of its data and of the texts kept with it.
+    pub(super) fn bytes(&self) -> usize {
+        let data = self.data.as_ref().map_or(0, |data| data.bytes().len());
+        let Some(life) = self.life.as_ref() else {
+            return data;
+        };
+        let errors = life
+            .timeline
+            .iter()
+            .filter_map(|entry| entry.error.as_ref());
+        let stack = life.stacktrace.iter().flatten();
+        let texts = errors.chain(stack).chain(&life.progress_message);
+        data + texts.map(|text| text.len()).sum::<usize>()
     }
 
     pub(super) fn ready_key(&self) -> ReadyKey {

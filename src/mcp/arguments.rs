@@ -12,7 +12,7 @@ use super::schema::{Form, OR, UNLISTED};
 use crate::command::QueueName;
 
 /// Largest whole number that survives a reader which keeps numbers as doubles.
-const SAFE_INTEGER: i64 = (1 << 53) - 1;
+pub const SAFE_INTEGER: i64 = (1 << 53) - 1;
 /// Characters of a given value that are repeated in a message.
 const QUOTE_MAX: usize = 40;
 
@@ -103,8 +103,8 @@ impl Checker {
             Some("number") => self.number(schema, value, path),
             Some("boolean") => match &value {
                 Value::Bool(_) => Some(value),
-                Value::String(text) if text == "true" => Some(Value::Bool(true)),
-                Value::String(text) if text == "false" => Some(Value::Bool(false)),
+                Value::String(text) if text.trim() == "true" => Some(Value::Bool(true)),
+                Value::String(text) if text.trim() == "false" => Some(Value::Bool(false)),
                 _ => self.mismatch(schema, &value, path),
             },
             _ => Some(value),
@@ -144,7 +144,11 @@ impl Checker {
             Value::String(text) => text,
             Value::Number(number) if form == Some(Form::Id) => match whole(&number) {
                 Some(integer) => integer.to_string(),
-                None => return self.mismatch(schema, &Value::Number(number), path),
+                // Readers with doubles have changed such a number before it came here.
+                None => {
+                    let expected = format!("{} (pass it in quotes)", expected(schema));
+                    return self.refuse(expected, &Value::Number(number), path);
+                }
             },
             other => return self.mismatch(schema, &other, path),
         };
@@ -177,7 +181,7 @@ impl Checker {
                 .trim()
                 .parse()
                 .ok()
-                .filter(|integer: &i64| integer.abs() <= SAFE_INTEGER),
+                .filter(|integer: &i64| integer.unsigned_abs() <= SAFE_INTEGER.unsigned_abs()),
             _ => None,
         };
         let rounded = || {
@@ -186,6 +190,15 @@ impl Checker {
             (is_rounded && number.abs() <= SAFE_INTEGER as f64).then(|| number.floor() as i64)
         };
         let Some(integer) = exact.or_else(rounded) else {
+            let is_beyond = number_in(value).is_some_and(|number| {
+                number.abs() > SAFE_INTEGER as f64
+                    && !(number > 0.0 && schema.get("maximum").is_some())
+                    && !(number < 0.0 && schema.get("minimum").is_some())
+            });
+            if is_beyond {
+                let range = format!("{} within ±{SAFE_INTEGER}", expected(schema));
+                return self.refuse(range, value, path);
+            }
             return self.mismatch(schema, value, path);
         };
         let bound = |key| schema.get(key).and_then(Value::as_i64);
@@ -214,7 +227,10 @@ impl Checker {
     }
 
     fn mismatch(&mut self, schema: &Value, value: &Value, path: &str) -> Option<Value> {
-        let expected = expected(schema);
+        self.refuse(expected(schema), value, path)
+    }
+
+    fn refuse(&mut self, expected: String, value: &Value, path: &str) -> Option<Value> {
         let message = format!("must be {expected}, got {}", quoted(value));
         self.issues.push(Issue {
             path: path.to_owned(),
@@ -280,7 +296,11 @@ impl Checker {
 
 fn join(path: &str, key: &str) -> String {
     // A hostile key stays one line of bounded length.
-    let key = quoted_text(key);
+    let key = if key.is_empty() {
+        "\"\"".to_owned()
+    } else {
+        quoted_text(key)
+    };
     if path.is_empty() {
         key
     } else {

@@ -128,11 +128,14 @@ impl Call {
         }
         for delivery in deliveries {
             let token = delivery.token.map_or(TokenGiven::None, TokenGiven::Token);
-            self.run(MoveToWait {
+            let give_back = MoveToWait {
                 id: delivery.job.id,
                 token,
-            })
-            .await?;
+            };
+            // One that cannot go back, as its lock ran out, must not keep the others.
+            if let Err(error) = self.run(give_back).await {
+                tracing::debug!(?error, "a job of a cancelled call was not given back");
+            }
         }
         Err(ToolError::Cancelled)
     }

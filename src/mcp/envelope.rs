@@ -24,6 +24,8 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 pub(super) enum Fault {
     /// Not JSON, which includes text that is not UTF-8.
     NotJson,
+    /// JSON by its grammar, with something in it that is not read here. Holds the `id` of the request and the reason.
+    Unreadable(RequestId, &'static str),
     /// JSON, but neither a request nor a notification nor a response: a batch, another version, an `id` of a wrong type.
     /// Holds the `id` if one could be read.
     NotAMessage(Option<RequestId>),
@@ -31,13 +33,53 @@ pub(super) enum Fault {
 
 /// Reads one message.
 pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
-    serde_json::from_slice(text).map_err(|_| {
+    match serde_json::from_slice(text) {
+        Ok(message) => Ok(message),
         // Only now, off the common path, is it worth the second look that tells bad text from bad shape.
-        match serde_json::from_slice::<Value>(text) {
+        Err(_) => Err(match serde_json::from_slice::<Value>(text) {
             Ok(value) => Fault::NotAMessage(readable_id(&value)),
-            Err(_) => Fault::NotJson,
-        }
-    })
+            Err(error) => unreadable(text, &error).unwrap_or(Fault::NotJson),
+        }),
+    }
+}
+
+/// The text of a call whose arguments came as JSON text that holds an object, with that object in its place; `None` for any
+/// other message. `text` is what `message` was read from.
+pub(super) fn unpacked(message: &ClientJsonRpcMessage, text: &[u8]) -> Option<String> {
+    let JsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let ClientRequest::CustomRequest(custom) = &request.request else {
+        return None;
+    };
+    if custom.method != "tools/call" {
+        return None;
+    }
+    let mut call: Value = serde_json::from_slice(text).ok()?;
+    let arguments = call.get_mut("params")?.get_mut("arguments")?;
+    let object = serde_json::from_str(arguments.as_str()?).ok()?;
+    *arguments = Value::Object(object);
+    Some(call.to_string())
+}
+
+/// The `id` and the reason of a text that keeps the grammar of JSON and breaks a limit of the parser.
+fn unreadable(text: &[u8], error: &serde_json::Error) -> Option<Fault> {
+    /// The one member that is read; the parser passes over others without a look at depth, range or escapes.
+    #[derive(Deserialize)]
+    struct Head {
+        id: RequestId,
+    }
+    std::str::from_utf8(text).ok()?;
+    let Head { id } = serde_json::from_slice(text).ok()?;
+    let error = error.to_string();
+    let reason = if error.starts_with("recursion limit") {
+        "nested too deeply"
+    } else if error.starts_with("number out of range") {
+        "a number is out of range"
+    } else {
+        "a text holds an invalid escape"
+    };
+    Some(Fault::Unreadable(id, reason))
 }
 
 /// The answer to a list request whose cursor is neither absent, null nor text. `text` is what `message` was read from.
@@ -133,6 +175,30 @@ mod tests {
         for (text, fault) in cases {
             let shown = String::from_utf8_lossy(text);
             assert_eq!(read(text).unwrap_err(), fault, "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_the_parser_does_not_take_is_answered_to_its_request() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (data, reason) in [
+            (r#""\ud800""#, "a text holds an invalid escape"),
+            (r#""\ud800x""#, "a text holds an invalid escape"),
+            ("1e999", "a number is out of range"),
+            (deep.as_str(), "nested too deeply"),
+        ] {
+            let before = format!(r#"{{"id":7,"jsonrpc":"2.0","method":"ping","params":{data}}}"#);
+            let after = format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{data},"id":7}}"#);
+            for text in [before, after] {
+                let fault = read(text.as_bytes()).unwrap_err();
+                assert_eq!(
+                    fault,
+                    Fault::Unreadable(RequestId::Number(7), reason),
+                    "{text}"
+                );
+            }
+            let without = format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{data}}}"#);
+            assert_eq!(read(without.as_bytes()).unwrap_err(), Fault::NotJson);
         }
     }
 

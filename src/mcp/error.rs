@@ -229,7 +229,9 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::QueueTooLong
         | ArgumentError::QueueInvalid => "queue",
         ArgumentError::JobName => "name",
-        ArgumentError::DataTooLarge | ArgumentError::SizeLimit(_) => "data",
+        ArgumentError::DataTooLarge
+        | ArgumentError::UpdateTooLarge
+        | ArgumentError::SizeLimit(_) => "data",
         ArgumentError::Required(field)
         | ArgumentError::NotNumber(field)
         | ArgumentError::NotFinite(field)
@@ -328,9 +330,7 @@ impl Cause {
                 return CauseText {
                     text: "jobs[<i>]: <reason>".into(),
                     code: ErrorCode::InvalidArguments,
-                    hint:
-                        "Correct that entry and send the whole call again; no job of it was added."
-                            .into(),
+                    hint: "That of the reason; no job was added. Too much data has the code too_large.".into(),
                 };
             }
         };

@@ -7,12 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Bytes of the JSON text of a listing.
 pub const ANSWER_MAX: usize = 100_000;
-/// Bytes of it that the members around the list may take.
-const ENVELOPE: usize = 4_000;
+/// Bytes of it that the members around the list may take: an id of full length may stand there twice, escaped, once in a cursor.
+const ENVELOPE: usize = 16_000;
 /// Items of a listing that are looked at; more can never fit.
 pub const ITEMS_MAX: usize = 1_000;
 
@@ -25,7 +25,7 @@ pub struct Fitted {
     pub is_cut: bool,
 }
 
-/// As many items as fit, at least one.
+/// As many items as fit, at least one; callers see to it that none is longer than [`ITEM_MAX`].
 pub fn fit(items: impl IntoIterator<Item = Value>) -> Fitted {
     let mut room = ANSWER_MAX - ENVELOPE;
     let mut fitted = Fitted {
@@ -46,6 +46,11 @@ pub fn fit(items: impl IntoIterator<Item = Value>) -> Fitted {
 
 /// Bytes that one item of a listing may take by itself.
 pub const ITEM_MAX: usize = ANSWER_MAX - ENVELOPE;
+
+/// Whether an item, as it is answered, is too long for any answer.
+pub fn is_too_long(item: &Map<String, Value>) -> bool {
+    serde_json::to_string(item).is_ok_and(|text| text.len() >= ITEM_MAX)
+}
 
 /// A cursor of the listing that `scope` names, at `position`.
 pub fn cursor(scope: &[&str], position: impl Serialize) -> String {

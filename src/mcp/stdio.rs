@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::STOP_GRACE;
 use super::ending::Endings;
-use super::envelope::{self, Fault, INVALID_REQUEST, PARSE_ERROR};
+use super::envelope::{self, Fault, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR};
 use output::Output;
 pub use streams::standard_streams;
 
@@ -169,12 +169,16 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                 }
                 Some(Piece::TooLong) => error_line(
                     PARSE_ERROR,
-                    "Parse error: a message may have at most 16777216 bytes",
+                    &format!("Parse error: a message may have at most {LINE_MAX} bytes"),
                     None,
                 ),
                 Some(Piece::Line(line)) => match read_line(&line) {
                     None => continue,
                     Some(Ok(mut message)) => {
+                        if let Some(answer) = self.gate.too_early(&message) {
+                            self.output.push_line(&answer);
+                            continue;
+                        }
                         if self.gate.admits(&message) && self.endings.admit(&mut message) {
                             return Some(message);
                         }
@@ -202,7 +206,11 @@ fn read_line(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, String>> {
     if text.is_empty() {
         return None;
     }
-    Some(match envelope::read(text) {
+    let read = envelope::read(text).and_then(|message| match envelope::unpacked(&message, text) {
+        None => Ok(message),
+        Some(text) => envelope::read(text.as_bytes()),
+    });
+    Some(match read {
         Ok(message) => match envelope::cursor_fault(&message, text) {
             None => Ok(message),
             Some(answer) => Err(answer + "\n"),
@@ -214,6 +222,9 @@ fn read_line(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, String>> {
 fn fault_line(fault: &Fault) -> String {
     match fault {
         Fault::NotJson => error_line(PARSE_ERROR, "Parse error: Invalid JSON", None),
+        Fault::Unreadable(id, reason) => {
+            error_line(PARSE_ERROR, &format!("Parse error: {reason}"), Some(id))
+        }
         Fault::NotAMessage(id) => error_line(
             INVALID_REQUEST,
             "Invalid Request: one JSON-RPC message per line",
@@ -318,6 +329,30 @@ impl Gate {
         };
         self.open = self.opens(&request.request);
         true
+    }
+
+    /// The answer to a request before any lifecycle that names no revision either: rmcp would ask for metadata that a client
+    /// of the handshake revisions has never heard of.
+    fn too_early(&self, message: &ClientJsonRpcMessage) -> Option<String> {
+        let JsonRpcMessage::Request(request) = message else {
+            return None;
+        };
+        if self.open || request.request.get_meta().protocol_version().is_some() {
+            return None;
+        }
+        let fault = match &request.request {
+            ClientRequest::InitializeRequest(_)
+            | ClientRequest::DiscoverRequest(_)
+            | ClientRequest::PingRequest(_) => return None,
+            ClientRequest::CustomRequest(custom) if custom.method == "server/discover" => {
+                return None;
+            }
+            ClientRequest::CustomRequest(custom) if custom.method == "initialize" => {
+                "Invalid params: initialize takes protocolVersion, capabilities and clientInfo"
+            }
+            _ => "Invalid params: initialize first, or name the revision in _meta",
+        };
+        Some(error_line(INVALID_PARAMS, fault, Some(&request.id)))
     }
 
     /// The condition under which rmcp leaves its opening phase: a handshake, or a request of the 2026-07-28 revision with all

@@ -7,12 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
 
+use super::arguments::SAFE_INTEGER;
 use super::error::ToolError;
 use crate::command::payload::{self, JsonFault};
 use crate::engine::{self, BackoffKind, Counts, Delivery, Millis, Payload};
 
-/// Largest whole number that a reader with doubles keeps.
-const SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 /// Ms from the epoch to the ends of the time that ISO 8601 texts cover (ECMAScript, time range).
 const TIME_RANGE: Millis = 8_640_000_000_000_000;
 
@@ -196,7 +195,7 @@ pub fn priority(priority: f64) -> Number {
 
 /// A number in the form every reader knows: whole ones without a decimal point.
 pub fn whole(number: f64) -> Number {
-    if number.fract() == 0.0 && number.abs() <= SAFE_INTEGER {
+    if number.fract() == 0.0 && number.abs() <= SAFE_INTEGER as f64 {
         return Number::from(number as i64);
     }
     Number::from_f64(number).unwrap_or_else(|| Number::from(0))

@@ -86,17 +86,17 @@ impl Process {
     }
 
     /// The first line on stderr that begins with `start`.
-    pub fn line(&self, start: &str) -> String {
+    pub fn line(&self, part: &str) -> String {
         let deadline = Instant::now() + START;
         let mut printed = self.stderr.lock();
         loop {
-            if let Some(line) = printed.lines.iter().find(|line| line.starts_with(start)) {
+            if let Some(line) = printed.lines.iter().find(|line| line.contains(part)) {
                 return line.clone();
             }
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(
                 !printed.ended && !left.is_zero(),
-                "no line `{start}` on stderr"
+                "no line `{part}` on stderr"
             );
             printed = self.stderr.changed.wait_timeout(printed, left).unwrap().0;
         }

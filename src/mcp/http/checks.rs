@@ -11,6 +11,7 @@ use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
+use rmcp::model::RequestId;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -50,6 +51,8 @@ pub(super) enum Refusal {
     NoSession,
     /// Row 7.
     NotJson,
+    /// Row 7, with the `id` of the request and the reason.
+    Unreadable(RequestId, &'static str),
     /// Row 7.
     NotOneMessage,
     /// Row 9, with the limit.
@@ -107,6 +110,11 @@ impl Refusal {
                 PARSE_ERROR,
                 "Parse error: Invalid JSON".into(),
             ),
+            Self::Unreadable(_, reason) => (
+                StatusCode::BAD_REQUEST,
+                PARSE_ERROR,
+                format!("Parse error: {reason}").into(),
+            ),
             Self::NotOneMessage => (
                 StatusCode::BAD_REQUEST,
                 INVALID_REQUEST,
@@ -154,7 +162,11 @@ impl Refusal {
 
     pub(super) fn into_response(self) -> Response {
         let (status, code, message) = self.parts();
-        let mut response = json(status, envelope::error_text(code, &message, None));
+        let id = match &self {
+            Self::Unreadable(id, _) => Some(id),
+            _ => None,
+        };
+        let mut response = json(status, envelope::error_text(code, &message, id));
         if let Some((name, value)) = self.header() {
             response
                 .headers_mut()

@@ -173,6 +173,7 @@ impl<H: ServerHandler> Endpoint<H> {
     ) -> Result<Response, Refusal> {
         let message = envelope::read(&text).map_err(|fault| match fault {
             Fault::NotJson => Refusal::NotJson,
+            Fault::Unreadable(id, reason) => Refusal::Unreadable(id, reason),
             Fault::NotAMessage(_) => Refusal::NotOneMessage,
         })?;
         let kind = Kind::of(&message, checks::is_stateless(&parts.headers));
@@ -202,6 +203,7 @@ impl<H: ServerHandler> Endpoint<H> {
         if let Some(answer) = envelope::cursor_fault(&message, &text) {
             return Ok(checks::json(StatusCode::OK, answer));
         }
+        let text = envelope::unpacked(&message, &text).map_or(text, Bytes::from);
         let request = self
             .service
             .handle(Request::from_parts(parts, Body::from(text)));

@@ -99,7 +99,18 @@ fn argument_cases() -> Vec<Case> {
     let name_text = "Job name must be a non-empty string of at most 256 characters";
     let astral_bulk = json!({ "queue": "q", "jobs": [{ "name": astral, "data": {} }] });
     let batch = json!({ "jobIds": ["a", "b"], "tokens": ["t"] });
+    let tags = vec!["t"; 10_001];
+    let many = "tags must have at most 10000 entries";
     vec![
+        at(
+            "tags",
+            case(
+                "bunqueue_add_job",
+                add("q", &json!({ "tags": tags })),
+                many,
+                invalid,
+            ),
+        ),
         at(
             "deduplication.extend",
             case("bunqueue_add_job", add("q", &extend), ttl, invalid),

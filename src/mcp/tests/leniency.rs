@@ -486,6 +486,8 @@ fn milliseconds_lose_their_fraction_and_other_integers_must_have_none() {
     }
     assert_eq!(faults(input, with("priority", json!(1.5))).len(), 1);
     assert_eq!(faults(input, with("attempts", json!(1e300))).len(), 1);
+    let least = json!(i64::MIN.to_string());
+    assert_eq!(faults(input, with("priority", least)).len(), 1);
 }
 
 #[test]
@@ -506,4 +508,47 @@ fn faults_of_a_call_are_bounded_in_number_and_size() {
         body["error"]
     );
     assert!(body.to_string().len() < 10_000);
+}
+
+#[test]
+fn reasons_say_what_is_wrong_with_the_very_value() {
+    let registry = registry();
+    let told = |tool: &str, arguments: Value| {
+        let issues = faults(&registry.tool(tool).unwrap().input, members(arguments));
+        issues
+            .first()
+            .map(|issue| format!("{}: {}", issue.path, issue.message))
+            .unwrap_or_default()
+    };
+    for (tool, arguments, text) in [
+        (
+            "bunqueue_change_delay",
+            json!({ "jobId": 12_345_678_901_234_567_890_u64, "delay": 1 }),
+            "pass it in quotes",
+        ),
+        (
+            "bunqueue_clean_queue",
+            json!({ "queue": "q", "graceMs": 1e18 }),
+            "within ±9007199254740991",
+        ),
+        (
+            "bunqueue_add_job",
+            json!({ "queue": "q", "name": "n", "data": {}, "delay": -1e300 }),
+            "within ±9007199254740991",
+        ),
+        (
+            "bunqueue_list_queues",
+            json!({ "": 1 }),
+            "\"\": unknown argument",
+        ),
+        (
+            "bunqueue_drain_queue",
+            json!({ "queue": "q", "dryRun": " true " }),
+            "",
+        ),
+    ] {
+        let reason = told(tool, arguments);
+        assert!(reason.contains(text), "{reason}");
+        assert_eq!(reason.is_empty(), text.is_empty(), "{reason}");
+    }
 }

@@ -279,3 +279,107 @@ fn ids_of_cleaned_jobs_are_cut_and_their_number_is_not() {
         (&json!(200), &json!(true))
     );
 }
+
+/// A job with this data and so many tags, in queue `q`.
+fn with_job(data: &Value, tags: usize) -> Dispatcher {
+    let dispatcher = dispatcher(empty());
+    let tags: Vec<_> = (0..tags).map(|_| "x".repeat(250)).collect();
+    success(
+        &dispatcher,
+        "bunqueue_add_job",
+        json!({ "queue": "q", "name": "n", "data": data, "jobId": "j", "tags": tags }),
+    );
+    dispatcher
+}
+
+#[test]
+fn hard_r5_one_job_is_reduced_by_its_rendered_size_until_it_fits() {
+    let quotes = json!({ "x": "\"".repeat(200_000) });
+    for (data, tags, is_kept) in [
+        (json!({ "x": vec![false; 40_000] }), 0, "dataTruncated"),
+        (quotes.clone(), 0, "dataTruncated"),
+        (quotes, 10_000, "tagsTruncated"),
+        (json!({}), 10_000, "tagsTruncated"),
+    ] {
+        let dispatcher = with_job(&data, tags);
+        let fields = json!(["id", "data", "tags"]);
+        let page = json!({ "queue": "q", "fields": fields, "maxDataBytes": 65_536 });
+        for (tool, arguments) in [
+            ("bunqueue_get_jobs", json!({ "queue": "q" })),
+            ("bunqueue_list_jobs_page", page),
+        ] {
+            let answer = fitting(&dispatcher, tool, arguments);
+            let length = answer.to_string().len();
+            assert!(length <= ANSWER_MAX, "{tool}: {length}");
+            assert_eq!(answer["jobs"][0]["id"], "j");
+            assert_eq!(answer["jobs"][0][is_kept], true, "{tool}");
+        }
+    }
+}
+
+#[test]
+fn hard_r5_a_long_log_line_is_cut() {
+    let dispatcher = filled(1, 10);
+    success(
+        &dispatcher,
+        "bunqueue_add_job_log",
+        json!({ "jobId": "00000", "message": "\u{1}".repeat(200_000) }),
+    );
+    let page = fitting(
+        &dispatcher,
+        "bunqueue_get_job_logs",
+        json!({ "jobId": "00000" }),
+    );
+    assert!(page.to_string().len() <= ANSWER_MAX);
+    assert_eq!(page["logs"][0]["truncated"], true);
+}
+
+#[test]
+fn fields_count_once_and_none_means_the_default() {
+    let dispatcher = filled(1, 10);
+    let fields = |fields: Value| {
+        let arguments = json!({ "queue": "q", "fields": fields });
+        fitting(&dispatcher, "bunqueue_list_jobs_page", arguments)["fields"].clone()
+    };
+    assert_eq!(fields(json!([])), fields(Value::Null));
+    assert_eq!(fields(json!(vec!["id"; 20_000])), json!(["id"]));
+}
+
+#[test]
+fn a_log_cursor_meets_every_line_that_is_kept_though_all_have_one_time() {
+    let dispatcher = filled(1, 10);
+    let add = |from: usize, to: usize| {
+        for line in from..to {
+            let message = format!("{line:03}{}", "x".repeat(3_000));
+            let arguments = json!({ "jobId": "00000", "message": message });
+            success(&dispatcher, "bunqueue_add_job_log", arguments);
+        }
+    };
+    let page = |cursor: &Value| {
+        let arguments = json!({ "jobId": "00000", "cursor": cursor });
+        fitting(&dispatcher, "bunqueue_get_job_logs", arguments)
+    };
+    add(0, 100);
+    let first = page(&Value::Null);
+    let read = first["logs"].as_array().unwrap().len();
+    // Lines that were read make room for new ones.
+    add(100, 100 + read);
+    let next = page(&first["nextCursor"]);
+    let message = next["logs"][0]["message"].as_str().unwrap();
+    assert_eq!(message[..3], format!("{read:03}"));
+}
+
+#[test]
+fn a_hint_about_a_queue_stays_short_whatever_queues_are_called() {
+    let dispatcher = dispatcher(empty());
+    let long = "q".repeat(250);
+    for end in ["a", "b", "c"] {
+        let queue = format!("{long}{end}");
+        let arguments = json!({ "queue": queue, "name": "n", "data": {} });
+        success(&dispatcher, "bunqueue_add_job", arguments);
+    }
+    let arguments = json!({ "queue": format!("{long}x") });
+    let answer = fitting(&dispatcher, "bunqueue_get_jobs", arguments);
+    let hint = answer["hint"].as_str().unwrap();
+    assert!(hint.chars().count() <= 160, "{hint}");
+}

@@ -10,6 +10,7 @@ mod schemas;
 mod server;
 mod validator;
 mod waits;
+mod withdrawn;
 
 use std::sync::Arc;
 

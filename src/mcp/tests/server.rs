@@ -128,6 +128,34 @@ async fn the_server_says_who_it_is_and_only_what_it_can() {
 }
 
 #[tokio::test]
+async fn the_instructions_name_no_tool_that_is_hidden() {
+    let registry = Arc::new(Registry::new().unwrap());
+    let all: Vec<_> = registry.toolsets().map(|toolset| toolset.id).collect();
+    for id in all {
+        let selection = registry.select(Some(id)).unwrap();
+        let broker: Arc<dyn Broker> = Arc::new(LocalBroker::start(Config::default()).unwrap());
+        let shutdown = CancellationToken::new();
+        let handler = AgentHandler::new(Dispatcher::new(
+            registry.clone(),
+            selection.clone(),
+            broker,
+            shutdown,
+        ));
+        let info = rmcp::ServerHandler::get_info(&handler);
+        let text = info.instructions.unwrap();
+        let words: Vec<&str> = text.split([' ', ',', '.']).collect();
+        for tool in registry.tools() {
+            assert!(
+                selection.exposes(tool.toolset) || !words.contains(&tool.name),
+                "{id}: {text}"
+            );
+        }
+        assert!(!text.contains("TCP"), "{text}");
+        assert_eq!(text.contains("ack or fail"), id == "processing", "{text}");
+    }
+}
+
+#[tokio::test]
 async fn the_list_holds_every_tool_on_one_page() {
     let mut client = Client::connect(None).await;
     for params in [json!({}), Value::Null, json!({ "cursor": null })] {
@@ -170,7 +198,7 @@ async fn a_success_is_text_and_structure_alike_and_an_error_is_text_alone() {
     let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(text, json!({ "jobId": "j", "outcome": "new" }));
     assert_eq!(result["structuredContent"], text);
-    assert_ne!(result["isError"], true);
+    assert_eq!(result.get("isError"), None);
     let job = client
         .call("bunqueue_get_job", json!({ "jobId": "j" }))
         .await;
@@ -257,6 +285,44 @@ async fn broken_requests_get_the_error_of_the_protocol() {
     }
     let next = client.call("bunqueue_list_queues", json!({})).await;
     assert_eq!(next["result"]["structuredContent"], json!({ "queues": [] }));
+}
+
+#[tokio::test]
+async fn refusals_repeat_nothing_that_was_sent_but_a_short_name() {
+    let mut client = Client::connect(None).await;
+    for params in [
+        Value::Null,
+        json!({ "name": "bunqueue_list_queues", "arguments": "SECRET" }),
+        json!({ "name": "bunqueue_list_queues", "arguments": ["SECRET"] }),
+        json!({ "name": { "SECRET": 1 } }),
+    ] {
+        let refused = client.request("tools/call", params).await;
+        assert_eq!(
+            refused["error"]["message"],
+            "Invalid params: params of tools/call must be an object with name and, optionally, arguments (an object)"
+        );
+    }
+    let long = "ä".repeat(100_000);
+    let cut = format!("{}…", "ä".repeat(64));
+    let tool = client.call(&long, json!({})).await;
+    assert_eq!(tool["error"]["message"], format!("Unknown tool: {cut}"));
+    let method = client.request(&long, json!({})).await;
+    assert_eq!(
+        method["error"]["message"],
+        format!("Method not found: {cut}")
+    );
+}
+
+#[tokio::test]
+async fn arguments_as_json_text_of_an_object_are_taken_as_meant() {
+    let mut client = Client::connect(None).await;
+    let answer = client
+        .call("bunqueue_count_jobs", json!(r#"{"queue":"q"}"#))
+        .await;
+    assert_eq!(
+        answer["result"]["structuredContent"]["count"], 0,
+        "{answer}"
+    );
 }
 
 #[tokio::test]

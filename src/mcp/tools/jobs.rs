@@ -3,22 +3,22 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value, json};
+use serde_json::{Map, Number, Value};
 
 use super::add::{add_job, add_jobs_bulk};
 use super::watch::{observe_job, wait_for_job};
-use super::{JobChanged, OneJob, job_in_words, reason};
+use super::{JobChanged, OneJob, job_in_words, put, reason};
 use crate::command::{
     AddLog, ClearLogs, CommandError, GetJob, GetJobByCustomId, GetLogs, GetResult, GetState,
     Progress,
 };
-use crate::engine::{LogLine, Millis, State};
+use crate::engine::{LogLine, State};
 use crate::mcp::call::Call;
 use crate::mcp::error::{Cause, Rule, ToolError};
-use crate::mcp::page::{self, fit};
+use crate::mcp::page::{self, fit, is_too_long};
 use crate::mcp::parameter::{Id, NO_MAX, Percent, Whole};
 use crate::mcp::registry::{Policy, Toolset};
-use crate::mcp::view::{self, JobView};
+use crate::mcp::view::{self, JobView, cut};
 
 pub(super) fn toolset() -> Toolset {
     let added = [
@@ -259,14 +259,14 @@ struct JobLogs {
     truncated: Option<bool>,
 }
 
-/// Where a page of log lines ends: the time of its last line, and how many lines of that time it has passed. New
-/// lines come behind it and old ones vanish before it, so it stays right.
-type LogPosition = (Millis, usize);
+/// Bytes of a level or message that would be too long for an answer; escaped it takes at most six times as many.
+const LINE_TEXT_MAX: usize = 6_000;
 
 async fn get_job_logs(call: Call, arguments: GetJobLogs) -> Result<JobLogs, ToolError> {
     let job_id = arguments.job_id.text();
     let scope = ["logs", job_id.as_str()];
-    let after: Option<LogPosition> = match &arguments.cursor {
+    // Where a page ends: the number of its last line. New lines come behind it and old ones vanish before it.
+    let after: Option<u64> = match &arguments.cursor {
         None => None,
         Some(cursor) => {
             let position = page::position(&scope, cursor);
@@ -278,45 +278,35 @@ async fn get_job_logs(call: Call, arguments: GetJobLogs) -> Result<JobLogs, Tool
             id: arguments.job_id.job(),
         })
         .await?;
-    let lines = lines_after(&lines, after);
-    let shown = |line: &LogLine| json!({ "timestamp": line.at, "level": &*line.level, "message": &*line.message });
-    let fitted = fit(lines.iter().map(shown));
+    let is_behind = |line: &&LogLine| after.is_none_or(|after| line.seq > after);
+    let lines: Vec<_> = lines.iter().filter(is_behind).collect();
+    let fitted = fit(lines.iter().map(|line| shown_line(line)));
     let last = lines
         .get(..fitted.items.len())
         .and_then(<[_]>::last)
         .filter(|_| fitted.is_cut);
-    let next_cursor = last.map(|last| {
-        let passed = lines
-            .iter()
-            .take(fitted.items.len())
-            .filter(|line| line.at == last.at)
-            .count();
-        let before = after
-            .filter(|(at, _)| *at == last.at)
-            .map_or(0, |(_, passed)| passed);
-        page::cursor(&scope, (last.at, before + passed))
-    });
     let truncated = fitted.is_cut.then_some(true);
     Ok(JobLogs {
         count: fitted.items.len(),
         logs: fitted.items,
-        next_cursor,
+        next_cursor: last.map(|last| page::cursor(&scope, last.seq)),
         truncated,
         job_id,
     })
 }
 
-fn lines_after(lines: &[LogLine], after: Option<LogPosition>) -> &[LogLine] {
-    let Some((at, passed)) = after else {
-        return lines;
-    };
-    let earlier = lines.iter().take_while(|line| line.at < at).count();
-    let same = lines
-        .iter()
-        .skip(earlier)
-        .take_while(|line| line.at == at)
-        .count();
-    lines.get(earlier + passed.min(same)..).unwrap_or_default()
+/// A line in full, unless it alone is more than an answer holds.
+fn shown_line(line: &LogLine) -> Value {
+    let mut members = Map::new();
+    put(&mut members, "timestamp", line.at);
+    put(&mut members, "level", &*line.level);
+    put(&mut members, "message", &*line.message);
+    if is_too_long(&members) {
+        put(&mut members, "level", cut(&line.level, LINE_TEXT_MAX));
+        put(&mut members, "message", cut(&line.message, LINE_TEXT_MAX));
+        put(&mut members, "truncated", true);
+    }
+    Value::Object(members)
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -9,7 +9,7 @@ use crate::command::GetJobs as GetJobsCommand;
 use crate::engine::{JobDetail, JobId, Listing, Millis};
 use crate::mcp::call::Call;
 use crate::mcp::error::{Rule, ToolError};
-use crate::mcp::page::{self, ITEM_MAX, ITEMS_MAX, fit};
+use crate::mcp::page::{self, ITEMS_MAX, fit, is_too_long};
 use crate::mcp::parameter::{NO_MAX, Queue, StateFilter, Whole};
 use crate::mcp::view::{JobView, cut};
 
@@ -21,6 +21,10 @@ const LIMIT_MAX: i64 = 100;
 /// Bytes of the data of a job on a page when the call does not say, and at most.
 const DATA_BYTES_DEFAULT: i64 = 1_024;
 const DATA_BYTES_MAX: i64 = 65_536;
+/// Bytes of a text in an item that would be too long for an answer; escaped it takes at most six times as many.
+const REDUCED_MAX: usize = 8_192;
+/// Bytes of a cursor; a job whose id no tool takes has none, but its offset.
+const CURSOR_MAX: usize = 12_000;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct GetJobs {
@@ -61,13 +65,14 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
                 buckets: StateFilter::buckets(arguments.state.as_ref()),
                 after: None,
                 offset: start,
-                limit: wanted.min(ITEMS_MAX),
+                // One more tells whether there is more.
+                limit: wanted.min(ITEMS_MAX + 1),
                 ascending: true,
             },
         })
         .await?;
-    let fitted = fit(found.iter().map(whole_job));
-    let is_cut = fitted.is_cut || (wanted > ITEMS_MAX && found.len() == ITEMS_MAX);
+    let fitted = fit(found.iter().take(ITEMS_MAX).map(whole_job));
+    let is_cut = fitted.is_cut || found.len() > ITEMS_MAX;
     let queue = arguments.queue.text();
     let hint = if is_cut {
         let next = start + fitted.items.len();
@@ -89,16 +94,34 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
     })
 }
 
-/// A job in full, unless it alone is more than an answer holds: then its data is cut.
+/// A job in full, unless it alone is more than an answer holds.
 fn whole_job(found: &JobDetail) -> Value {
-    let mut members = JobView::of(&found.job).members();
-    if found
-        .job
-        .data
-        .as_ref()
-        .is_some_and(|data| data.bytes().len() > ITEM_MAX / 2)
-    {
+    reduced(JobView::of(&found.job).members())
+}
+
+/// An item that fits: without the end of its data, then without tags, at last nothing but the id.
+fn reduced(mut members: Map<String, Value>) -> Value {
+    if is_too_long(&members) {
         shorten_data(&mut members, DATA_BYTES_MAX as usize);
+    }
+    if is_too_long(&members) {
+        // Escaped, the preview may be twice as long as the text.
+        let preview = members.get("dataPreview").and_then(Value::as_str);
+        if let Some(preview) = preview.map(|text| cut(text, REDUCED_MAX).to_owned()) {
+            put(&mut members, "dataPreview", preview);
+        }
+    }
+    if is_too_long(&members) && members.shift_remove("tags").is_some() {
+        put(&mut members, "tagsTruncated", true);
+    }
+    if is_too_long(&members) {
+        let id = members.get("id").and_then(Value::as_str);
+        let id = id.map(|id| cut(id, REDUCED_MAX).to_owned());
+        members = Map::new();
+        if let Some(id) = id {
+            put(&mut members, "id", id);
+        }
+        put(&mut members, "truncated", true);
     }
     Value::Object(members)
 }
@@ -172,6 +195,20 @@ impl Field {
         Self::MaxAttempts,
         Self::CreatedAt,
     ];
+
+    /// The fields that were asked for, in that order, each once; the default ones when none were.
+    fn each_once(asked: Vec<Self>) -> Vec<Self> {
+        let mut fields = Vec::new();
+        for field in asked {
+            if !fields.contains(&field) {
+                fields.push(field);
+            }
+        }
+        if fields.is_empty() {
+            return Self::DEFAULT.to_vec();
+        }
+        fields
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -230,7 +267,7 @@ pub(super) async fn list_jobs_page(
     let max_data = arguments
         .max_data_bytes
         .map_or(DATA_BYTES_DEFAULT as usize, Whole::count);
-    let fields = arguments.fields.unwrap_or_else(|| Field::DEFAULT.to_vec());
+    let fields = Field::each_once(arguments.fields.unwrap_or_default());
     let found = call
         .run(GetJobsCommand {
             listing: Listing {
@@ -252,12 +289,14 @@ pub(super) async fn list_jobs_page(
         .get(..count)
         .and_then(<[_]>::last)
         .filter(|_| has_more);
-    let next_cursor = last.map(|last| {
-        page::cursor(
-            &scope,
-            (last.job.created_at, last.job.id.to_string(), offset + count),
-        )
-    });
+    let next_cursor = last
+        .map(|last| {
+            page::cursor(
+                &scope,
+                (last.job.created_at, last.job.id.to_string(), offset + count),
+            )
+        })
+        .filter(|cursor| cursor.len() <= CURSOR_MAX);
     let is_shortened = |row: &&Value| row.get("dataTruncated").is_some();
     let cut_jobs = fitted.items.iter().filter(is_shortened).count();
     let mut truncation = Map::new();
@@ -314,5 +353,5 @@ fn row(found: &JobDetail, fields: &[Field], max_data: usize) -> Value {
         }
     }
     shorten_data(&mut row, max_data);
-    Value::Object(row)
+    reduced(row)
 }

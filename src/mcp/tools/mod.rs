@@ -99,11 +99,41 @@ async fn misspelt_queue(call: &Call, queue: &str) -> Result<Option<String>, Tool
     }
     let alike = similar(queue, known, 3);
     Ok((!alike.is_empty()).then(|| {
+        let suggested = suggestion(&alike);
         format!(
-            "There is no queue {queue}. Did you mean {}?",
-            alike.join(", ")
+            "There is no queue {}. Did you mean {suggested}?",
+            shortened(queue, QUEUE_SHOWN)
         )
     }))
+}
+
+/// Characters of a misspelt queue name and of all suggestions that leave a hint within its 160 characters.
+const QUEUE_SHOWN: usize = 24;
+const SUGGESTED: usize = 100;
+
+/// As many whole names as fit; the first is cut when it alone does not.
+fn suggestion(names: &[&str]) -> String {
+    let mut text = String::new();
+    for name in names {
+        let more = if text.is_empty() {
+            shortened(name, SUGGESTED)
+        } else {
+            format!(", {name}")
+        };
+        if text.chars().count() + more.chars().count() > SUGGESTED + 1 {
+            break;
+        }
+        text += &more;
+    }
+    text
+}
+
+fn shortened(name: &str, max: usize) -> String {
+    let mut text: String = name.chars().take(max).collect();
+    if name.chars().nth(max).is_some() {
+        text.push('…');
+    }
+    text
 }
 
 /// Adds a member to an answer that is shaped by hand.

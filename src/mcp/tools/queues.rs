@@ -181,12 +181,16 @@ async fn get_counts_per_priority(
             queue: arguments.queue.name(),
         })
         .await?;
-    let counts = counts
-        .into_iter()
-        .map(|(priority, count)| (view::whole(priority).to_string(), count.into()));
+    // As a job shows its priority, so several of the engine's may be one here.
+    let mut priorities: Map<String, Value> = Map::new();
+    for (priority, count) in counts {
+        let key = view::priority(priority).to_string();
+        let before = priorities.get(&key).and_then(Value::as_u64).unwrap_or(0);
+        priorities.insert(key, (before + count as u64).into());
+    }
     Ok(PriorityCounts {
         queue: arguments.queue.text(),
-        priorities: counts.collect(),
+        priorities,
     })
 }
 
@@ -376,23 +380,12 @@ async fn clean_queue_impact(call: Call, arguments: CleanQueue) -> Result<String,
     ))
 }
 
-#[derive(Serialize, JsonSchema)]
-struct QueueObliterated {
-    success: bool,
-    queue: String,
-    message: &'static str,
-}
-
-async fn obliterate_queue(call: Call, arguments: OneQueue) -> Result<QueueObliterated, ToolError> {
+async fn obliterate_queue(call: Call, arguments: OneQueue) -> Result<QueueChanged, ToolError> {
     call.run(Obliterate {
         queue: arguments.queue.name(),
     })
     .await?;
-    Ok(QueueObliterated {
-        success: true,
-        queue: arguments.queue.text(),
-        message: "Queue obliterated",
-    })
+    Ok(QueueChanged::new(&arguments.queue, "Queue obliterated"))
 }
 
 async fn obliterate_queue_impact(call: Call, arguments: OneQueue) -> Result<String, ToolError> {

@@ -70,7 +70,9 @@ pub(super) fn wait_job(fields: &Fields<'_>) -> Decoded {
 pub(super) fn get_jobs(fields: &Fields<'_>) -> Decoded {
     let states = states(fields);
     let offset = count(fields.number("offset"), "offset")?.unwrap_or(0);
-    let limit = count(fields.number("limit"), "limit")?.unwrap_or(bounds::LISTING_DEFAULT);
+    let limit = count(fields.number("limit"), "limit")?.map_or(bounds::LISTING_DEFAULT, |limit| {
+        limit.min(bounds::LISTING_MAX)
+    });
     let listing = Listing {
         queue: fields.any_queue()?.shared(),
         // An empty list of buckets takes all, which unknown states must not.

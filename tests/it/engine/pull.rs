@@ -4,7 +4,8 @@ use bunqueue_mcp::command::{
     ChangeDelay, Heartbeat, Pause, Promote, PromoteMany, Pull, QueueName, Renew, Resume, WaitJob,
 };
 use bunqueue_mcp::engine::{
-    Change, Delivery, FailureReason, NewJob, Renewal, Served, State, TokenGiven, WaitFor, Waited,
+    Change, Delivery, FailureReason, NewJob, PULL_BYTES_MAX, Payload, Renewal, Served, State,
+    TokenGiven, WaitFor, Waited,
 };
 
 use crate::world::{World, awaiting, given, id, job, named, pulling, queue, with};
@@ -511,4 +512,18 @@ fn stopping_ends_all_waits_and_hands_out_nothing_more() {
     world.sleep(10);
     assert_eq!(world.pull("q"), None);
     assert_eq!(world.state(&job), Some(State::Waiting));
+}
+
+#[test]
+fn a_pull_hands_out_no_more_bytes_than_a_frame_holds_and_never_nothing() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        let large = NewJob {
+            data: Some(Payload::new(&vec![0; PULL_BYTES_MAX / 2 + 1])),
+            ..job()
+        };
+        world.push("q", large);
+    }
+    let pulled: Vec<_> = (0..4).map(|_| world.pull_batch("q", 10).len()).collect();
+    assert_eq!(pulled, [1, 1, 1, 0]);
 }

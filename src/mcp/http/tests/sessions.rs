@@ -52,6 +52,10 @@ async fn null_params_are_absent_and_errors_of_a_session_are_200() {
     let reply = site.post(&inside(&id), &unknown).await;
     assert_eq!(reply.status(), 200);
     assert_eq!(reply.messages()[0]["error"]["code"], -32601);
+    let packed = json!({ "name": "echo", "arguments": "{}" });
+    let packed = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": packed });
+    let reply = site.post(&inside(&id), &packed).await;
+    assert!(reply.messages()[0]["result"].is_object());
     site.end().await;
 }
 

@@ -144,6 +144,15 @@ async fn an_unknown_method_is_answered_and_a_request_before_any_lifecycle_too() 
     let early = talk.ask(&call(1, "echo")).await;
     assert_eq!(early["error"]["code"], -32602, "{early}");
     assert_eq!(
+        early["error"]["message"],
+        "Invalid params: initialize first, or name the revision in _meta"
+    );
+    let empty = json!({ "jsonrpc": "2.0", "id": 9, "method": "initialize", "params": {} });
+    assert_eq!(
+        talk.ask(&empty).await["error"]["message"],
+        "Invalid params: initialize takes protocolVersion, capabilities and clientInfo"
+    );
+    assert_eq!(
         talk.ask(&initialize("2025-06-18")).await["result"]["protocolVersion"],
         "2025-06-18"
     );
@@ -160,6 +169,11 @@ async fn a_line_above_the_limit_is_answered_once_and_skipped() {
     let answer = talk.answer().await;
     assert_eq!(answer["error"]["code"], -32700);
     assert_eq!(answer["id"], Value::Null);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with(&format!(" {LINE_MAX} bytes")),
+        "{message}"
+    );
     talk.bytes(&long).await;
     talk.bytes(b"\n").await;
     assert_eq!(talk.ask(&ping(1)).await["id"], 1);

@@ -8,6 +8,7 @@ use crate::engine::{Counts, LogLine, Refusal as Reason, WorkerStats, WorkerView}
 fn logs_are_cut_by_inclusive_indexes() {
     let lines: Vec<LogLine> = (0..4)
         .map(|line| LogLine {
+            seq: line as u64,
             at: 1_700_000_000_000 + line,
             level: "info".into(),
             message: format!("m{line}").into(),

@@ -165,18 +165,20 @@ impl Reference {
         job.place = Place::Queued;
         job.view.started_at = None;
         job.ripe = job.view.run_at <= now;
-        if job
-            .view
-            .options
-            .ttl
-            .is_some_and(|ttl| now as f64 > job.view.created_at as f64 + ttl)
-        {
+        if self.is_expired(at) {
             self.end(
                 at,
                 FailureReason::TtlExpired,
                 Some("Job TTL expired".into()),
             );
         }
+    }
+
+    /// Whether a job is too old to start.
+    pub(super) fn is_expired(&self, at: usize) -> bool {
+        let view = &self.jobs[at].view;
+        let ttl = view.options.ttl;
+        ttl.is_some_and(|ttl| self.now as f64 > view.created_at as f64 + ttl)
     }
 
     pub(super) fn forget_expired_keys(&mut self) {

@@ -58,6 +58,7 @@ impl Reference {
             )),
             Command::AddLog(log) => {
                 let line = LogLine {
+                    seq: 0,
                     at: self.now,
                     level: Arc::clone(&log.level),
                     message: Arc::clone(&log.message),
@@ -323,17 +324,21 @@ impl Reference {
         Change::Applied
     }
 
-    fn add_log(&mut self, id: &JobId, line: LogLine) -> Change {
+    fn add_log(&mut self, id: &JobId, mut line: LogLine) -> Change {
         let Some(at) = self.find(id) else {
             return Change::NotFound;
         };
         let job = &mut self.jobs[at];
-        job.logs.push(line);
         let kept = job
             .view
             .options
             .keep_logs
             .map_or(100, |kept| kept.clamp(0.0, 100.0) as usize);
+        if kept > 0 {
+            self.next_line += 1;
+        }
+        line.seq = self.next_line;
+        job.logs.push(line);
         keep_newest(&mut job.logs, kept);
         Change::Applied
     }

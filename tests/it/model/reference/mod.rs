@@ -48,6 +48,8 @@ pub struct Active {
     lock_ttl: Millis,
     renewals: u32,
     connection: Caller,
+    /// What the delivery before had left: its late token, whether a timeout ended it unlocked, the last sign of life.
+    before: (Option<LockToken>, bool, Millis),
 }
 
 #[derive(Clone, Debug)]
@@ -157,6 +159,8 @@ pub struct Reference {
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
     next_seq: u64,
+    /// Log lines that were kept so far.
+    next_line: u64,
     greatest_id: Option<JobId>,
     pub events: Vec<Event>,
     pub served: Vec<(WaiterId, Served)>,
@@ -174,6 +178,7 @@ impl Reference {
             queues: Vec::new(),
             completed: Vec::new(),
             next_seq: 0,
+            next_line: 0,
             greatest_id: None,
             events: Vec::new(),
             served: Vec::new(),

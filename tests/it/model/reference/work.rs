@@ -71,9 +71,9 @@ impl Reference {
         Answer::Done(Ok(Reply::Waited(waited)))
     }
 
-    /// Serves waiting pulls, longest wait first, with what is ready; whether there was anything to hand over.
+    /// Serves waiting pulls, longest wait first, with what is ready; whether anything happened.
     pub(super) fn hand_off(&mut self) -> bool {
-        let before = self.served.len();
+        let before = (self.served.len(), self.events.len());
         let mut at = 0;
         while at < self.waiters.len() {
             let Waiter {
@@ -87,7 +87,7 @@ impl Reference {
                 self.served.push((id, Served::Pull(deliveries)));
             }
         }
-        self.served.len() > before
+        (self.served.len(), self.events.len()) > before
     }
 
     /// Delivers the best ready jobs of a queue that is not paused.
@@ -111,6 +111,11 @@ impl Reference {
             let Some(best) = ready.min_by(|one, two| self.order(*one, *two)) else {
                 break;
             };
+            if self.is_expired(best) {
+                let error = Some("Job TTL expired".into());
+                self.end(best, FailureReason::TtlExpired, error);
+                continue;
+            }
             let connection = if *detach { None } else { caller };
             deliveries.push(self.deliver(best, *locked, *lock_ttl, connection));
         }
@@ -158,10 +163,13 @@ impl Reference {
         self.note(at, State::Active, None, None);
         self.emit_for(at, EventKind::Pulled);
         let job = &mut self.jobs[at];
+        let before = (
+            job.late_token.take(),
+            std::mem::take(&mut job.finalized_unlocked),
+            job.view.last_heartbeat,
+        );
         job.view.started_at = Some(now);
         job.view.last_heartbeat = now;
-        job.late_token = None;
-        job.finalized_unlocked = false;
         let expires_at = now + lock_ttl;
         job.place = Place::Active(Active {
             serial,
@@ -170,6 +178,7 @@ impl Reference {
             lock_ttl,
             renewals: 0,
             connection,
+            before,
         });
         Delivery {
             job: self.show(at),
@@ -513,11 +522,19 @@ impl Reference {
                 continue;
             };
             if active.serial == delivery.serial {
+                let (late_token, finalized_unlocked, last_heartbeat) = active.before;
                 let timeline = &mut self.jobs[at].view.timeline;
                 if active_entry_is_last(timeline, delivery) {
                     timeline.pop();
                 }
+                let id = delivery.job.id.clone();
                 self.enqueue(at);
+                if let Some(at) = self.find(&id) {
+                    let job = &mut self.jobs[at];
+                    job.late_token = late_token;
+                    job.finalized_unlocked = finalized_unlocked;
+                    job.view.last_heartbeat = last_heartbeat;
+                }
             }
         }
         self.hand_off();
