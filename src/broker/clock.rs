@@ -1,7 +1,7 @@
 //! Where time comes from: the system, or a test.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -11,6 +11,12 @@ use crate::engine::Millis;
 pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Millis;
+
+    /// How long it is until `deadline`; zero once it has come.
+    fn until(&self, deadline: Millis) -> Duration {
+        let ms = deadline.saturating_sub(self.now());
+        Duration::from_millis(ms.max(0).unsigned_abs())
+    }
 }
 
 /// The system's time.
@@ -18,12 +24,13 @@ pub trait Clock: Send + Sync + 'static {
 /// It runs on the monotonic clock, so a wall clock that is set back neither repeats nor freezes time; one that
 /// is set ahead by more than [`SystemClock::STEP`] is followed.
 pub struct SystemClock {
-    anchor: Mutex<(Millis, Instant)>,
+    /// Wall clock and monotonic clock at the same moment; in full precision, or each reading would lose up to 2 ms.
+    anchor: Mutex<(Duration, Instant)>,
 }
 
 impl SystemClock {
-    /// Ms by which the wall clock may run ahead before it is followed.
-    pub const STEP: Millis = 1_000;
+    /// By how much the wall clock may run ahead before it is followed.
+    pub const STEP: Duration = Duration::from_secs(1);
 
     /// A clock that starts at the wall clock's time.
     pub fn new() -> Self {
@@ -39,10 +46,10 @@ impl Default for SystemClock {
     }
 }
 
-impl Clock for SystemClock {
-    fn now(&self) -> Millis {
+impl SystemClock {
+    fn since_epoch(&self) -> Duration {
         let mut anchor = self.anchor.lock();
-        let now = anchor.0 + i64::try_from(anchor.1.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let now = anchor.0 + anchor.1.elapsed();
         let wall = wall_clock();
         if wall > now + Self::STEP {
             *anchor = (wall, Instant::now());
@@ -52,11 +59,23 @@ impl Clock for SystemClock {
     }
 }
 
-fn wall_clock() -> Millis {
-    let since_epoch = SystemTime::now()
+impl Clock for SystemClock {
+    fn now(&self) -> Millis {
+        i64::try_from(self.since_epoch().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// In full precision: whole milliseconds would make everything that is due up to one of them late.
+    fn until(&self, deadline: Millis) -> Duration {
+        let deadline = Duration::from_millis(deadline.max(0).unsigned_abs());
+        deadline.saturating_sub(self.since_epoch())
+    }
+}
+
+/// Time since the Unix epoch by the wall clock.
+fn wall_clock() -> Duration {
+    SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+        .unwrap_or_default()
 }
 
 /// A clock that stands still until it is told to move; for tests and executed examples.
@@ -83,5 +102,9 @@ impl Clock for ManualClock {
 impl<C: Clock> Clock for std::sync::Arc<C> {
     fn now(&self) -> Millis {
         (**self).now()
+    }
+
+    fn until(&self, deadline: Millis) -> Duration {
+        (**self).until(deadline)
     }
 }

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -149,8 +150,9 @@ impl Shared {
         next
     }
 
-    pub(super) fn now(&self) -> Millis {
-        self.clock.now()
+    /// How long it is until a deadline of the engine.
+    pub(super) fn until(&self, deadline: Millis) -> Duration {
+        self.clock.until(deadline)
     }
 
     pub(super) fn rearm(&self) -> Arc<Notify> {

@@ -34,9 +34,9 @@ async fn run(broker: Weak<Shared>, rearm: Arc<Notify>) {
 
 /// Lets happen what is due, and tells how long nothing else is; `None` when nothing will be.
 fn next_sleep(shared: &Shared) -> Option<Duration> {
-    let due_in = shared.arm()?.saturating_sub(shared.now());
-    if due_in > 0 {
-        return Some(Duration::from_millis(due_in.unsigned_abs()).min(SLEEP_MAX));
+    let due_in = shared.until(shared.arm()?);
+    if !due_in.is_zero() {
+        return Some(due_in.min(SLEEP_MAX));
     }
     // Nothing would be due any more if the timer ended with a fault of the engine.
     let ticked = catch_unwind(AssertUnwindSafe(|| shared.tick()));
