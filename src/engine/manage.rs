@@ -31,25 +31,16 @@ impl Engine {
         token: TokenGiven,
     ) -> Result<Change, Refusal> {
         self.tick(turn);
-        let (key, state) = match self.find_for_move(id, token)? {
-            Ok(found) => found,
-            Err(change) => return Ok(change),
-        };
-        if state == State::Active {
-            self.end_delivery(key, Some(EndCause::Withdrawn));
-        } else {
-            self.unqueue(key);
-        }
-        let now = self.now;
-        self.store
-            .job_mut(key)
-            .record_attempt(now, FailureReason::Unknown, None);
-        let fatal = Fatal {
-            removal: Removal::Never,
-            ..Fatal::new(FailureReason::Unknown, None)
-        };
-        self.fail_for_good(turn, key, fatal);
-        Ok(Change::Applied)
+        self.take_out(id, token, |engine, key, _| {
+            let now = engine.now;
+            let job = engine.store.job_mut(key);
+            job.record_attempt(now, FailureReason::Unknown, None);
+            let fatal = Fatal {
+                removal: Removal::Never,
+                ..Fatal::new(FailureReason::Unknown, None)
+            };
+            engine.fail_for_good(turn, key, fatal);
+        })
     }
 
     /// Replaces the data of a queued or active job.
@@ -95,22 +86,13 @@ impl Engine {
         token: TokenGiven,
     ) -> Result<Change, Refusal> {
         self.tick(turn);
-        let (key, state) = match self.find_for_move(id, token)? {
-            Ok(found) => found,
-            Err(change) => return Ok(change),
-        };
-        if state == State::Active {
-            self.end_delivery(key, Some(EndCause::Withdrawn));
-            turn.emit(
-                &self.shared_queue_name(key),
-                Some(id),
-                EventKind::Delayed { delay },
-            );
-        } else {
-            self.unqueue(key);
-        }
-        self.requeue(turn, key, later(self.now, delay));
-        Ok(Change::Applied)
+        self.take_out(id, token, |engine, key, state| {
+            if state == State::Active {
+                let queue = engine.shared_queue_name(key);
+                turn.emit(&queue, Some(id), EventKind::Delayed { delay });
+            }
+            engine.requeue(turn, key, later(engine.now, delay));
+        })
     }
 
     /// Makes a delayed job ready.
@@ -231,21 +213,28 @@ impl Engine {
         Change::Applied
     }
 
-    /// A queued or active job that the token may move, or why not.
-    fn find_for_move(
-        &self,
+    /// Takes a queued or active job from its place, if the token may, and puts it elsewhere.
+    fn take_out(
+        &mut self,
         id: &JobId,
         token: TokenGiven,
-    ) -> Result<Result<(JobKey, State), Change>, Refusal> {
+        put: impl FnOnce(&mut Self, JobKey, State),
+    ) -> Result<Change, Refusal> {
         let Some(key) = self.store.find(id) else {
-            return Ok(Err(Change::NotFound));
+            return Ok(Change::NotFound);
         };
         let job = self.store.job(key);
-        match job.state {
-            State::Active => check_lock(job, token).map(|()| Ok((key, State::Active))),
-            state if state.is_queued() => Ok(Ok((key, state))),
-            state => Ok(Err(Change::WrongState(state))),
+        let state = job.state;
+        if state == State::Active {
+            check_lock(job, token)?;
+            self.end_delivery(key, Some(EndCause::Withdrawn));
+        } else if state.is_queued() {
+            self.unqueue(key);
+        } else {
+            return Ok(Change::WrongState(state));
         }
+        put(self, key, state);
+        Ok(Change::Applied)
     }
 
     fn make_ready(&mut self, turn: &mut Turn<'_>, key: JobKey) {

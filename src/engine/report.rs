@@ -77,11 +77,8 @@ impl Engine {
         remove: bool,
     ) -> Result<Report, Refusal> {
         self.tick(turn);
-        let key = self
-            .store
-            .find(id)
-            .ok_or_else(|| Refusal::NotActive(id.clone()))?;
-        match self.standing(key, token)? {
+        let (key, standing) = self.reported(id, token)?;
+        match standing {
             Standing::Finalized => return Ok(Report::AlreadyFinalized),
             Standing::Late => self.unqueue(key),
             Standing::Current => {
@@ -124,11 +121,8 @@ impl Engine {
         report: FailReport,
     ) -> Result<Report, Refusal> {
         self.tick(turn);
-        let key = self
-            .store
-            .find(id)
-            .ok_or_else(|| Refusal::NotActive(id.clone()))?;
-        match self.standing(key, token)? {
+        let (key, standing) = self.reported(id, token)?;
+        match standing {
             Standing::Finalized | Standing::Late => return Ok(Report::AlreadyFinalized),
             Standing::Current => {}
         }
@@ -164,6 +158,13 @@ impl Engine {
             remove: false,
         };
         self.fail_attempt(turn, key, failure);
+    }
+
+    /// The job that a report is about, and what the report meets.
+    fn reported(&self, id: &JobId, token: TokenGiven) -> Result<(JobKey, Standing), Refusal> {
+        let found = self.store.find(id);
+        let key = found.ok_or_else(|| Refusal::NotActive(id.clone()))?;
+        self.standing(key, token).map(|standing| (key, standing))
     }
 
     /// What the token says about a report on this job.
