@@ -16,7 +16,7 @@ use bunqueue_mcp::engine::{
 };
 
 use pair::{Check, Pair};
-use step::{Clock, Dice, Draft, Proof, Step, Target, What};
+use step::{Clock, Dice, Draft, Mood, Proof, Step, Target, What};
 
 const START: Millis = 1_000_000;
 const STEPS_PER_SEED: usize = 5_000;
@@ -103,9 +103,8 @@ fn shrink(seed: u64, mut steps: Vec<Step>, failure: &str) -> Vec<Step> {
 
 fn random_steps(seed: u64, count: usize) -> Vec<Step> {
     let mut dice = Dice::new(seed);
-    (0..count)
-        .map(|_| Step::random(&mut dice, seed.is_multiple_of(2)))
-        .collect()
+    let mood = [Mood::Busy, Mood::Calm, Mood::Stormy][seed as usize % 3];
+    (0..count).map(|_| Step::random(&mut dice, mood)).collect()
 }
 
 fn check_seed(seed: u64, count: usize) {

@@ -489,23 +489,29 @@ impl Reference {
         self.tick(now);
         self.waiters
             .retain(|waiter| waiter.caller != Some(connection));
-        let ids: Vec<JobId> = self.jobs.iter().map(|job| job.view.id.clone()).collect();
-        for id in ids {
-            let at = self.find(&id).expect("releasing a job removes no other");
-            let Place::Active(active) = &self.jobs[at].place else {
-                continue;
-            };
-            if active.connection == Some(connection) && active.renewals == 0 {
-                self.jobs[at].lost += 1;
-                if self.jobs[at].lost < 10 {
-                    self.enqueue(at);
-                } else {
-                    self.end(
-                        at,
-                        FailureReason::WorkerLost,
-                        Some("Worker lost 10 times in a row".into()),
-                    );
+        // First delivered, first released.
+        let mut held: Vec<(u64, JobId)> = Vec::new();
+        for job in &self.jobs {
+            match &job.place {
+                Place::Active(active)
+                    if active.connection == Some(connection) && active.renewals == 0 =>
+                {
+                    held.push((active.serial, job.view.id.clone()));
                 }
+                _ => {}
+            }
+        }
+        held.sort();
+        for (_, id) in held {
+            let at = self
+                .find(&id)
+                .expect("an active job is not deleted by the way");
+            self.jobs[at].lost += 1;
+            if self.jobs[at].lost < 10 {
+                self.enqueue(at);
+            } else {
+                let error = "Worker lost 10 times in a row";
+                self.end(at, FailureReason::WorkerLost, Some(error.into()));
             }
         }
         self.hand_off();

@@ -44,9 +44,20 @@ pub enum Step {
     Abandon(u64),
 }
 
+/// What kind of history it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// Time passes, and most of what happens is that it was too long.
+    Busy,
+    /// Time hardly passes, so that much happens to each job, and connections come and go.
+    Calm,
+    /// The same, and connections go with jobs in their hands, again and again.
+    Stormy,
+}
+
 impl Step {
-    /// In calm histories time hardly passes, so that much happens to each job, and connections come and go.
-    pub fn random(dice: &mut Dice, calm: bool) -> Self {
+    pub fn random(dice: &mut Dice, mood: Mood) -> Self {
+        let (calm, stormy) = (mood != Mood::Busy, mood == Mood::Stormy);
         match dice.below(100) {
             0..3 => Self::Clock(Clock::Ms(dice.pick(&[0, 1, 1, 10, 60])), dice.chance(50)),
             3..7 if !calm => Self::Clock(
@@ -70,6 +81,8 @@ impl Step {
                 dice.chance(80),
             ),
             10..14 if calm => Self::Close(1 + dice.below(3)),
+            14..18 if stormy => Self::Close(1 + dice.below(3)),
+            26..50 if stormy => Self::Do(Some(1 + dice.below(3)), What::eager_pull(dice)),
             18..21 => Self::Tick,
             21 | 22 => Self::Close(1 + dice.below(3)),
             23 => Self::Withdraw(dice.next()),

@@ -181,6 +181,18 @@ impl What {
         }
     }
 
+    /// A pull that takes what it can get.
+    pub fn eager_pull(dice: &mut Dice) -> Self {
+        Self::Pull {
+            queue: dice.below(3),
+            count: dice.pick(&[1, 5, 20]),
+            wait: dice.pick(&[0, 60_000]),
+            owner: dice.chance(70),
+            lock_ttl: 500_000.0,
+            detach: false,
+        }
+    }
+
     /// The command, now that it is known what exists.
     pub fn resolve(&self, scene: &Scene<'_>) -> Command {
         let one = |target: Target, proof: Proof| {
