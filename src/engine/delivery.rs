@@ -230,12 +230,16 @@ impl Engine {
     fn serve_now(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
         loop {
             let queue = self.queues.get(key);
-            if self.stopping || queue.paused || queue.ready.is_empty() {
+            if self.stopping || queue.paused {
                 return;
             }
             let Some(waiter) = queue.waiters.first().copied() else {
                 return;
             };
+            // Looked at first: a wait does not end because the only job that was ready is too old.
+            if self.next_ready(turn, key).is_none() {
+                return;
+            }
             let Some(Wait {
                 ends_at,
                 caller,

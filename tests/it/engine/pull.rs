@@ -527,3 +527,19 @@ fn a_pull_hands_out_no_more_bytes_than_a_frame_holds_and_never_nothing() {
     let pulled: Vec<_> = (0..4).map(|_| world.pull_batch("q", 10).len()).collect();
     assert_eq!(pulled, [1, 1, 1, 0]);
 }
+
+#[test]
+fn a_job_too_old_to_start_does_not_end_the_wait_of_a_pull() {
+    let mut world = World::new();
+    let waiter = world.wait(awaiting("q", 60_000));
+    let stale = with(job(), |options| options.ttl = Some(1.0));
+    let stale = world.push("q", NewJob { delay: 1, ..stale });
+    // One late tick, in which the job has become ready and too old.
+    world.now += 100;
+    world.tick();
+    assert_eq!(world.state(&stale), Some(State::Failed));
+    assert_eq!(world.handed(waiter), None);
+    let fresh = world.push("q", job());
+    let handed = world.handed(waiter).expect("the pull still waits");
+    assert_eq!(handed[0].job.id, fresh);
+}
