@@ -169,6 +169,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     }
 
     end_on_signal(Arc::clone(&broker), shutdown.clone());
+    end_in_time(shutdown.clone());
     if config.stdio {
         let (input, output) = stdio::standard_streams();
         if let Err(error) = stdio::serve_stdio(handler, input, output, shutdown.clone()).await {
@@ -183,10 +184,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     // Before the connections are told: no job is handed to one that is closing.
     broker.shut_down();
     shutdown.cancel();
-    let closed = async { while doors.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_MAX, closed).await.is_err() {
-        tracing::warn!("some connections did not close in time");
-    }
+    while doors.join_next().await.is_some() {}
     Ok(())
 }
 
@@ -252,6 +250,19 @@ fn routes(
         Some(pages) => pages.router().merge(endpoint),
         None => endpoint,
     }
+}
+
+/// Ends the process when its time to stop is over, whatever holds the runtime or the broker then.
+fn end_in_time(shutdown: CancellationToken) {
+    tokio::spawn(async move {
+        shutdown.cancelled().await;
+        std::thread::spawn(|| {
+            std::thread::sleep(STOP_MAX);
+            tracing::warn!("the time to stop was over before everything was closed");
+            #[expect(clippy::exit, reason = "nothing else ends a process that cannot go on")]
+            std::process::exit(0);
+        });
+    });
 }
 
 /// Stops deliveries and fires the token at the first signal; a further one changes nothing, as the end is bounded anyway.

@@ -4,14 +4,16 @@
 //! A pull that has to wait stands in its queue, first come first served; a job that becomes ready is handed to
 //! the longest-waiting pull at once. There is no polling and no wake-up that can be lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::JobId;
 use super::job::{Delivery, State};
-use super::outcome::{Caller, Progressing, PullRequest, Served, WaitFor, Waited, WaiterId};
+use super::outcome::{
+    Caller, ConnectionId, Progressing, PullRequest, Served, WaitFor, Waited, WaiterId,
+};
 use super::queue::QueueKey;
 use super::store::{EndCause, Ended, JobKey, Lock, Run};
 use super::{Engine, Millis, Turn, later};
@@ -24,7 +26,9 @@ pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 pub(super) struct Waits {
     waits: BTreeMap<WaiterId, Wait>,
     /// Who waits for which job.
-    by_job: BTreeMap<JobKey, Vec<WaiterId>>,
+    by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
+    /// Whose connection they belong to.
+    by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
     next: u64,
 }
 
@@ -53,8 +57,21 @@ impl Waits {
     fn add(&mut self, wait: Wait) -> WaiterId {
         let id = WaiterId(self.next);
         self.next += 1;
+        if let Some(connection) = wait.caller {
+            self.by_connection.entry(connection).or_default().insert(id);
+        }
         self.waits.insert(id, wait);
         id
+    }
+}
+
+/// Takes a wait out of an index, and the entry with its last one.
+fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<WaiterId>>, key: &K, waiter: WaiterId) {
+    if let Some(waiters) = index.get_mut(key) {
+        waiters.remove(&waiter);
+        if waiters.is_empty() {
+            index.remove(key);
+        }
     }
 }
 
@@ -119,7 +136,7 @@ impl Engine {
             caller: turn.caller,
             kind: WaitKind::Job { key, until },
         });
-        self.waits.by_job.entry(key).or_default().push(waiter);
+        self.waits.by_job.entry(key).or_default().insert(waiter);
         self.deadlines.insert(ends_at, Timer::Wait(waiter));
         Progressing::Waiting(waiter)
     }
@@ -147,34 +164,24 @@ impl Engine {
     }
 
     /// Ends the waits of a connection without an answer.
-    pub(super) fn drop_waits_of(&mut self, caller: Caller) {
-        let waiters: Vec<_> = self
-            .waits
-            .waits
-            .iter()
-            .filter(|(_, wait)| wait.caller == caller)
-            .map(|(waiter, _)| *waiter)
-            .collect();
-        for waiter in waiters {
+    pub(super) fn drop_waits_of(&mut self, connection: ConnectionId) {
+        let waiters = self.waits.by_connection.remove(&connection);
+        for waiter in waiters.unwrap_or_default() {
             self.cancel_wait(waiter);
         }
     }
 
     fn forget_wait(&mut self, waiter: WaiterId) -> Option<Wait> {
         let wait = self.waits.waits.remove(&waiter)?;
+        if let Some(connection) = wait.caller {
+            remove_from(&mut self.waits.by_connection, &connection, waiter);
+        }
         match &wait.kind {
             WaitKind::Pull { queue, .. } => {
                 self.queues.get_mut(*queue).waiters.remove(&waiter);
                 self.note_idle(*queue);
             }
-            WaitKind::Job { key, .. } => {
-                if let Some(waiters) = self.waits.by_job.get_mut(key) {
-                    waiters.retain(|other| *other != waiter);
-                    if waiters.is_empty() {
-                        self.waits.by_job.remove(key);
-                    }
-                }
-            }
+            WaitKind::Job { key, .. } => remove_from(&mut self.waits.by_job, key, waiter),
         }
         Some(wait)
     }

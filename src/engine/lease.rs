@@ -346,7 +346,7 @@ impl Engine {
     /// their lock was ever renewed (the worker may live on another connection).
     pub fn disconnect(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
         self.tick(turn);
-        self.drop_waits_of(Some(connection));
+        self.drop_waits_of(connection);
         self.workers.forget_connection(connection);
         let owned = self.connections.remove(&connection).unwrap_or_default();
         self.hold(turn, |engine, turn| {

@@ -172,21 +172,14 @@ impl Engine {
     }
 
     fn arm_worker_check(&mut self) {
-        let forget_after = self
-            .config
-            .worker_timeout
-            .saturating_mul(FORGET_AFTER_TIMEOUTS);
-        let Some(oldest) = self
-            .workers
-            .list
-            .values()
-            .map(|worker| worker.view.last_seen)
-            .min()
-        else {
+        // The check that is armed comes first: it finds whoever registered since.
+        if self.workers.check_at.is_some() {
             return;
-        };
-        if self.workers.check_at.is_none() {
-            let at = oldest.saturating_add(forget_after);
+        }
+        let silent_for = self.config.worker_timeout * FORGET_AFTER_TIMEOUTS;
+        let seen = self.workers.list.values().map(|known| known.view.last_seen);
+        if let Some(oldest) = seen.min() {
+            let at = oldest.saturating_add(silent_for);
             self.workers.check_at = Some(at);
             self.deadlines.insert(at, Timer::Workers);
         }

@@ -20,10 +20,29 @@ use super::frame_limit::FrameWindow;
 use super::outbox::Outbox;
 use super::parked::{Answered, Asked, Parked};
 
-/// Commands applied in one turn of the broker, whose lock others wait for.
+/// Weight of the commands applied in one turn of the broker, whose lock others wait for; then others get theirs.
 const RUN_MAX: usize = 128;
 /// Bytes of replies after which they leave before more frames are taken.
 const PORTION_BYTES: usize = 262_144;
+
+/// How long a command holds the broker, in single commands: batches by their entries, and what looks at a whole queue
+/// fills a turn alone.
+fn weight(command: &Command) -> usize {
+    match command {
+        Command::AddMany(add) => add.jobs.len(),
+        Command::AckMany(ack) => ack.items.len(),
+        Command::Pull(pull) => pull.count,
+        Command::Heartbeat(beat) => beat.items.len(),
+        Command::ExtendLock(extend) => extend.items.len(),
+        Command::GetJobs(_)
+        | Command::GetCountsPerPriority(_)
+        | Command::PromoteMany(_)
+        | Command::Drain(_)
+        | Command::Clean(_)
+        | Command::Obliterate(_) => RUN_MAX,
+        _ => 1,
+    }
+}
 
 /// What all connections share.
 pub(super) struct Door {
@@ -59,6 +78,8 @@ pub(super) struct Dialogue<'d> {
     /// Requests of the current run and their commands, in step.
     asked: Vec<Asked>,
     commands: Vec<Command>,
+    /// Their weight together.
+    load: usize,
     answers: Vec<Submitted>,
     pub(super) out: Outbox,
     pub(super) events: Option<Subscription>,
@@ -90,6 +111,7 @@ impl<'d> Dialogue<'d> {
             window: door.options.frame_limit.map(FrameWindow::new),
             asked: Vec::new(),
             commands: Vec::new(),
+            load: 0,
             answers: Vec::new(),
             out: Outbox::default(),
             events: None,
@@ -104,8 +126,12 @@ impl<'d> Dialogue<'d> {
         let enough = self.out.len() + PORTION_BYTES;
         let mut left = received;
         let rest = loop {
-            if self.asked.len() >= RUN_MAX || !self.parked.has_room(self.asked.len()) {
+            let is_full = self.load >= RUN_MAX;
+            if is_full || !self.parked.has_room(self.asked.len()) {
                 self.apply_run();
+            }
+            if is_full && !left.is_empty() {
+                break Rest::More;
             }
             match frame::front(left) {
                 _ if left.is_empty() => break Rest::Nothing,
@@ -151,6 +177,7 @@ impl<'d> Dialogue<'d> {
         let req_id = envelope.into_req_id();
         match action {
             Action::Command(command, shape) => {
+                self.load += weight(&command);
                 self.commands.push(command);
                 self.asked.push(Asked { req_id, shape });
             }
@@ -169,6 +196,7 @@ impl<'d> Dialogue<'d> {
 
     /// Applies the commands gathered so far.
     fn apply_run(&mut self) {
+        self.load = 0;
         if self.commands.is_empty() {
             return;
         }
