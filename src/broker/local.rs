@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
+use std::thread::Thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::hub::{EventFilter, Hub, Subscription};
 use super::{Broker, Clock, Submitted, SystemClock, timer};
@@ -29,8 +30,8 @@ pub(super) struct Shared {
     clock: Box<dyn Clock>,
     hub: Arc<Hub>,
     next_connection: AtomicU64,
-    /// Wakes the timer early.
-    rearm: Arc<Notify>,
+    /// The thread that acts when something is due; woken early when that changes.
+    timer: OnceLock<Thread>,
 }
 
 struct Core {
@@ -50,7 +51,9 @@ impl LocalBroker {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
         let broker = Self::new(config, Box::new(SystemClock::new()), seed);
-        timer::spawn(&broker.shared);
+        let thread = timer::spawn(&broker.shared)?;
+        // Before any command, so that none finds it unset.
+        let _ = broker.shared.timer.set(thread);
         Ok(broker)
     }
 
@@ -72,7 +75,7 @@ impl LocalBroker {
                 clock,
                 hub: Arc::default(),
                 next_connection: AtomicU64::new(1),
-                rearm: Arc::default(),
+                timer: OnceLock::new(),
             }),
         }
     }
@@ -83,10 +86,10 @@ impl LocalBroker {
     }
 }
 
-impl Drop for LocalBroker {
+impl Drop for Shared {
     fn drop(&mut self) {
         // The timer wakes and finds that there is nothing left to wake.
-        self.shared.rearm.notify_one();
+        self.wake_timer();
     }
 }
 
@@ -100,7 +103,7 @@ impl Shared {
         self.let_out(&mut core, now);
         // Compared and stored under the lock, so that no earlier deadline slips in between.
         if core.engine.next_deadline().unwrap_or(i64::MAX) < core.armed_for {
-            self.rearm.notify_one();
+            self.wake_timer();
         }
         result
     }
@@ -155,8 +158,10 @@ impl Shared {
         self.clock.until(deadline)
     }
 
-    pub(super) fn rearm(&self) -> Arc<Notify> {
-        Arc::clone(&self.rearm)
+    fn wake_timer(&self) {
+        if let Some(timer) = self.timer.get() {
+            timer.unpark();
+        }
     }
 
     fn withdraw(&self, waiter: WaiterId, handed: Option<Served>) {

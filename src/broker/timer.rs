@@ -1,10 +1,10 @@
 //! Wakes a local broker when its engine has something due; asleep otherwise.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
+use std::thread::{self, Thread};
 use std::time::Duration;
-
-use tokio::sync::Notify;
 
 use super::local::Shared;
 
@@ -15,19 +15,26 @@ const SLEEP_MAX: Duration = Duration::from_secs(10);
 const FAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the timer; it ends when the broker is dropped.
-pub(super) fn spawn(shared: &Arc<Shared>) {
-    tokio::spawn(run(Arc::downgrade(shared), shared.rearm()));
+///
+/// A thread of its own: it waits to a fraction of a millisecond, where the runtime's timer rounds up twice to whole ones, and
+/// what is due does not depend on a free worker of the runtime.
+///
+/// # Errors
+/// The system gives no thread.
+pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<Thread> {
+    let broker = Arc::downgrade(shared);
+    let timer = thread::Builder::new().name("timer".to_owned());
+    let handle = timer.spawn(move || run(&broker))?;
+    Ok(handle.thread().clone())
 }
 
-async fn run(broker: Weak<Shared>, rearm: Arc<Notify>) {
+fn run(broker: &Weak<Shared>) {
     // Upgraded for a moment only: whoever waits must not keep the broker alive.
     while let Some(sleep) = broker.upgrade().map(|shared| next_sleep(&shared)) {
         match sleep {
-            None => rearm.notified().await,
+            None => thread::park(),
             Some(Duration::ZERO) => {}
-            Some(sleep) => {
-                let _ = tokio::time::timeout(sleep, rearm.notified()).await;
-            }
+            Some(sleep) => thread::park_timeout(sleep),
         }
     }
 }
