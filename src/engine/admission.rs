@@ -112,7 +112,7 @@ impl Engine {
         self.enqueue(key);
         let job = self.store.job_mut(key);
         job.admitted_as = job.state;
-        turn.emit(self.queues.name(queue), Some(&id), EventKind::Pushed);
+        self.emit(turn, key, EventKind::Pushed);
         self.fail_if_expired(turn, key);
         id
     }
@@ -196,7 +196,7 @@ impl Engine {
                 },
             );
         }
-        turn.emit(self.queues.name(queue), Some(&id), EventKind::Duplicated);
+        self.emit(turn, owner, EventKind::Duplicated);
         Duplicate::Of(id)
     }
 
@@ -237,6 +237,7 @@ impl Engine {
     }
 }
 
+#[derive(Debug)]
 enum Duplicate {
     /// Nobody stands in the way.
     None,

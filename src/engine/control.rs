@@ -16,18 +16,17 @@ impl Engine {
         self.tick(turn);
         let key = self.queues.open_listed(queue);
         self.queues.get_mut(key).paused = true;
-        turn.emit(queue, None, EventKind::Paused);
+        self.emit_of_queue(turn, key, EventKind::Paused);
     }
 
     /// Hands out jobs of a queue again.
     pub fn resume(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>) {
         self.tick(turn);
-        turn.emit(queue, None, EventKind::Resumed);
-        if let Some(key) = self.queues.find(queue) {
-            self.queues.get_mut(key).paused = false;
-            self.note_idle(key);
-            self.serve(turn, key);
-        }
+        let key = self.queues.open(queue);
+        self.emit_of_queue(turn, key, EventKind::Resumed);
+        self.queues.get_mut(key).paused = false;
+        self.note_idle(key);
+        self.serve(turn, key);
     }
 
     /// Deletes every queued job of a queue; how many.
@@ -90,14 +89,14 @@ impl Engine {
     }
 
     fn report_count(
-        &self,
+        &mut self,
         turn: &mut Turn<'_>,
         key: QueueKey,
         count: usize,
         kind: fn(usize) -> EventKind,
     ) {
         if count > 0 {
-            turn.emit(self.queues.name(key), None, kind(count));
+            self.emit_of_queue(turn, key, kind(count));
         }
     }
 
@@ -105,9 +104,8 @@ impl Engine {
         let queue = self.queues.get(key);
         queue
             .ready
-            .values()
-            .chain(&queue.delayed)
-            .copied()
+            .jobs()
+            .chain(queue.delayed.iter().copied())
             .collect()
     }
 
@@ -151,12 +149,11 @@ impl Engine {
             }
             CleanState::Bucket(Bucket::State(state)) => queue
                 .ready
-                .values()
-                .copied()
+                .jobs()
                 .filter(|job| self.store.job(*job).state == state)
                 .collect(),
             CleanState::Bucket(Bucket::Paused) if !queue.paused => Vec::new(),
-            CleanState::Bucket(Bucket::Paused) => queue.ready.values().copied().collect(),
+            CleanState::Bucket(Bucket::Paused) => queue.ready.jobs().collect(),
             CleanState::Queued => self.queued(key),
         };
         queued.retain(created_before);

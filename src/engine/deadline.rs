@@ -34,7 +34,7 @@ impl Timer {
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(Millis, Timer)>);
 
 impl Deadlines {

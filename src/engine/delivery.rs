@@ -5,7 +5,6 @@
 //! the longest-waiting pull at once. There is no polling and no wake-up that can be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::deadline::Timer;
 use super::event::EventKind;
@@ -22,7 +21,7 @@ use super::{Engine, Millis, Turn, later};
 pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
 /// Waits in progress.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Waits {
     waits: BTreeMap<WaiterId, Wait>,
     /// Who waits for which job.
@@ -32,12 +31,14 @@ pub(super) struct Waits {
     next: u64,
 }
 
+#[derive(Debug)]
 struct Wait {
     ends_at: Millis,
     caller: Caller,
     kind: WaitKind,
 }
 
+#[derive(Debug)]
 enum WaitKind {
     Pull {
         request: PullRequest,
@@ -289,8 +290,7 @@ impl Engine {
     /// The job to hand out next; one that became too old in this very moment fails instead.
     fn next_ready(&mut self, turn: &mut Turn<'_>, key: QueueKey) -> Option<JobKey> {
         loop {
-            let (_, next) = self.queues.get(key).ready.first_key_value()?;
-            let next = *next;
+            let next = self.queues.get(key).ready.first()?;
             if !self.fail_if_expired(turn, next) {
                 return Some(next);
             }
@@ -341,11 +341,7 @@ impl Engine {
                 .insert(serial, key);
         }
         self.arm_delivery(key);
-        turn.emit(
-            self.queues.name(queue),
-            Some(&self.store.job(key).id),
-            EventKind::Pulled,
-        );
+        self.emit(turn, key, EventKind::Pulled);
         Delivery {
             job: self.view(key),
             token,
@@ -425,9 +421,5 @@ impl Engine {
             (life.ended, life.last_heartbeat) = run.before;
         }
         self.requeue(turn, key, run_at);
-    }
-
-    pub(super) fn shared_queue_name(&self, key: JobKey) -> Arc<str> {
-        Arc::clone(self.queues.name(self.store.job(key).queue))
     }
 }

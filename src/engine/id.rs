@@ -20,7 +20,7 @@ use super::Millis;
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobId(Repr);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Repr {
     /// Big-endian bytes, so that no alignment is lost in the enum.
     Uuid([u8; 16]),
@@ -146,6 +146,7 @@ impl fmt::Debug for LockToken {
 /// Makes ids and tokens, and is the only source of randomness in the engine: one seed, one sequence.
 ///
 /// The generator is a stream cipher, so tokens cannot be guessed from the ids a client has seen.
+#[derive(Debug)]
 pub struct IdSource {
     rng: ChaCha8Rng,
     last: u128,

@@ -8,8 +8,9 @@ use super::Millis;
 use super::id::{JobId, LockToken};
 
 /// An opaque user value (job data, a result): MessagePack bytes as they came. The engine never looks inside.
+/// Shared by one count: nobody holds one weakly, and every waiting job has one.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Payload(Arc<[u8]>);
+pub struct Payload(triomphe::Arc<[u8]>);
 
 impl Payload {
     /// Takes over a value; the bytes are copied once into shared memory.
@@ -25,7 +26,11 @@ impl Payload {
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({} bytes)", self.0.len())
+        // A fingerprint tells two values apart without showing either.
+        let mut hasher = std::hash::DefaultHasher::new();
+        std::hash::Hasher::write(&mut hasher, &self.0);
+        let print = std::hash::Hasher::finish(&hasher);
+        write!(f, "Payload({} bytes, {print:016x})", self.0.len())
     }
 }
 
@@ -225,6 +230,25 @@ pub struct NewJob {
     pub durable: bool,
     /// Everything rare; `None` means all defaults.
     pub options: Option<Arc<JobOptions>>,
+}
+
+impl Default for NewJob {
+    fn default() -> Self {
+        Self {
+            name: "default".into(),
+            data: None,
+            custom_id: None,
+            priority: 0.0,
+            delay: 0,
+            timestamp: None,
+            max_attempts: 3,
+            lifo: false,
+            remove_on_complete: false,
+            remove_on_fail: false,
+            durable: false,
+            options: None,
+        }
+    }
 }
 
 /// One entry of a job's history; at most 20 are kept (engine contract, section 2.1).

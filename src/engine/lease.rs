@@ -18,6 +18,7 @@ use super::{Engine, Millis, Turn, later};
 pub const LOST_IN_A_ROW_MAX: u32 = 10;
 
 /// What a lost delivery has cost.
+#[derive(Debug)]
 struct Loss {
     /// Stalls of the job so far.
     stall_count: u32,
@@ -26,6 +27,7 @@ struct Loss {
 }
 
 /// What limits how often a job is lost.
+#[derive(Debug)]
 enum Budget {
     /// Its attempts, this many.
     Attempts(u32),
@@ -34,6 +36,7 @@ enum Budget {
 }
 
 /// Why a delivery in progress is over.
+#[derive(Debug)]
 enum Overdue {
     TimedOut,
     LockExpired,
@@ -230,7 +233,7 @@ impl Engine {
             stall_count: loss.stall_count,
             to_dlq: true,
         });
-        self.emit_stalled(turn, key, detail);
+        self.emit(turn, key, EventKind::Stalled { detail });
         match fatal {
             Some(fatal) => self.fail_for_good(turn, key, fatal),
             None => {
@@ -255,11 +258,11 @@ impl Engine {
             ),
         });
         self.end_lost_delivery(key, fatal.as_ref(), "stalled");
-        let detail = StallDetail {
+        let detail = Some(StallDetail {
             stall_count,
             to_dlq: fatal.is_some(),
-        };
-        self.emit_stalled(turn, key, Some(detail));
+        });
+        self.emit(turn, key, EventKind::Stalled { detail });
         match fatal {
             Some(fatal) => self.fail_for_good(turn, key, fatal),
             None => {
@@ -301,15 +304,6 @@ impl Engine {
         self.store.job_mut(key).record_attempt(now, reason, error);
         self.end_delivery(key, Some(EndCause::Reportable));
         self.store.job_mut(key).life().started_at = None;
-    }
-
-    fn emit_stalled(&self, turn: &mut Turn<'_>, key: JobKey, detail: Option<StallDetail>) {
-        let job = self.store.job(key);
-        turn.emit(
-            self.queues.name(job.queue),
-            Some(&job.id),
-            EventKind::Stalled { detail },
-        );
     }
 
     /// A queued job outlived its ttl; its entry was just taken out.

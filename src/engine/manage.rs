@@ -88,8 +88,7 @@ impl Engine {
         self.tick(turn);
         self.take_out(id, token, |engine, key, state| {
             if state == State::Active {
-                let queue = engine.shared_queue_name(key);
-                turn.emit(&queue, Some(id), EventKind::Delayed { delay });
+                engine.emit(turn, key, EventKind::Delayed { delay });
             }
             engine.requeue(turn, key, later(engine.now, delay));
         })
@@ -151,13 +150,8 @@ impl Engine {
                 check_lock(job, token)?;
                 let run_at = job.run_at;
                 self.end_delivery(key, Some(EndCause::Withdrawn));
-                turn.emit(
-                    &self.shared_queue_name(key),
-                    Some(id),
-                    EventKind::Waiting {
-                        prev: State::Active,
-                    },
-                );
+                let prev = State::Active;
+                self.emit(turn, key, EventKind::Waiting { prev });
                 self.requeue(turn, key, run_at);
             }
             State::Failed if self.retry_dead_letter(turn, key) => {}
@@ -187,11 +181,7 @@ impl Engine {
                     life.progress_message = message;
                 }
                 let message = life.progress_message.clone();
-                turn.emit(
-                    &engine.shared_queue_name(key),
-                    Some(id),
-                    EventKind::Progress { progress, message },
-                );
+                engine.emit(turn, key, EventKind::Progress { progress, message });
             },
         )
     }
@@ -283,13 +273,8 @@ impl Engine {
 
     /// Deletes one job and says so.
     pub(super) fn remove_single(&mut self, turn: &mut Turn<'_>, key: JobKey) {
-        let job = self.store.job(key);
-        let (id, prev) = (job.id.clone(), job.state);
-        turn.emit(
-            &self.shared_queue_name(key),
-            Some(&id),
-            EventKind::Removed { prev },
-        );
+        let prev = self.store.job(key).state;
+        self.emit(turn, key, EventKind::Removed { prev });
         self.delete(turn, key);
     }
 

@@ -21,6 +21,7 @@ mod manage;
 mod outcome;
 mod query;
 mod queue;
+mod ready;
 mod report;
 mod retention;
 mod store;
@@ -132,7 +133,8 @@ pub struct Turn<'a> {
     pub effects: &'a mut Effects,
 }
 
-/// The engine.
+/// The engine. Its debug form shows its whole state: equal texts mean equal states, up to values of equal fingerprint.
+#[derive(Debug)]
 pub struct Engine {
     config: Config,
     ids: IdSource,
@@ -229,6 +231,32 @@ impl Engine {
         }
     }
 
+    /// Says what happened to a job.
+    fn emit(&mut self, turn: &mut Turn<'_>, key: JobKey, kind: EventKind) {
+        let job = self.store.job(key);
+        let (queue, id) = (job.queue, Some(&job.id));
+        if turn.effects.listening {
+            turn.effects.events.push(Event {
+                queue: Arc::clone(self.queues.name(queue)),
+                job: id.cloned(),
+                at: self.now,
+                kind,
+            });
+        }
+    }
+
+    /// Says what happened to a queue as a whole.
+    fn emit_of_queue(&mut self, turn: &mut Turn<'_>, queue: QueueKey, kind: EventKind) {
+        if turn.effects.listening {
+            turn.effects.events.push(Event {
+                queue: Arc::clone(self.queues.name(queue)),
+                job: None,
+                at: self.now,
+                kind,
+            });
+        }
+    }
+
     fn name(&mut self, name: &Arc<str>) -> Arc<str> {
         if let Some(known) = self.names.get(name) {
             return Arc::clone(known);
@@ -239,18 +267,5 @@ impl Engine {
         }
         self.names.insert(Arc::clone(name));
         Arc::clone(name)
-    }
-}
-
-impl Turn<'_> {
-    fn emit(&mut self, queue: &Arc<str>, job: Option<&JobId>, kind: EventKind) {
-        if self.effects.listening {
-            self.effects.events.push(Event {
-                queue: Arc::clone(queue),
-                job: job.cloned(),
-                at: self.now,
-                kind,
-            });
-        }
     }
 }

@@ -87,11 +87,11 @@ impl Engine {
         };
         let queue = self.queues.get(key);
         // Adding zero turns −0 into +0.
-        let priority = |key: &JobKey| self.store.job(*key).priority + 0.0;
+        let priority = |key| self.store.job(key).priority + 0.0;
         let mut priorities: Vec<f64> = queue
             .ready
-            .values()
-            .chain(&queue.delayed)
+            .jobs()
+            .chain(queue.delayed.iter().copied())
             .map(priority)
             .collect();
         priorities.sort_unstable_by(|one, two| two.total_cmp(one));
@@ -173,11 +173,11 @@ impl Engine {
                     keys.extend(
                         queue
                             .ready
-                            .values()
-                            .filter(|key| self.store.job(**key).state == *state),
+                            .jobs()
+                            .filter(|key| self.store.job(*key).state == *state),
                     );
                 }
-                Bucket::Paused if queue.paused => keys.extend(queue.ready.values()),
+                Bucket::Paused if queue.paused => keys.extend(queue.ready.jobs()),
                 Bucket::State(_) | Bucket::Paused => {}
             }
         }

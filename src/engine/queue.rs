@@ -11,6 +11,7 @@ use slab::Slab;
 use super::deadline::Timer;
 use super::job::State;
 use super::outcome::{Counts, WaiterId};
+use super::ready::Ready;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
 
@@ -18,51 +19,20 @@ use super::{Engine, Millis, Turn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct QueueKey(u32);
 
-/// The place of a ready job in its queue (engine contract, section 5): priority, then lifo jobs newest first, then the
-/// others by run time, then by admission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReadyKey {
-    /// Descending priority, as an integer that sorts ascending.
-    rank: u64,
-    run_at: Millis,
-    seq: u64,
-}
-
-impl ReadyKey {
-    pub(super) fn new(priority: f64, lifo: bool, run_at: Millis, seq: u64) -> Self {
-        // Adding zero turns −0 into +0, so that both rank alike.
-        let bits = (priority + 0.0).to_bits();
-        // The order of IEEE 754 doubles as unsigned integers, then turned round.
-        let ascending = if bits >> 63 == 0 {
-            bits | (1 << 63)
-        } else {
-            !bits
-        };
-        let (run_at, seq) = if lifo {
-            (Millis::MIN, u64::MAX - seq)
-        } else {
-            (run_at, seq)
-        };
-        Self {
-            rank: !ascending,
-            run_at,
-            seq,
-        }
-    }
-}
-
 /// Who owns a deduplication key, and until when.
+#[derive(Debug)]
 pub(super) struct KeyOwner {
     pub(super) job: JobKey,
     pub(super) expires_at: Option<Millis>,
 }
 
+#[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: Arc<str>,
     /// Order of first use; `None` while nobody has used the queue but to wait for jobs.
     pub(super) listed: Option<u64>,
     pub(super) paused: bool,
-    pub(super) ready: BTreeMap<ReadyKey, JobKey>,
+    pub(super) ready: Ready,
     pub(super) prioritized: usize,
     pub(super) delayed: BTreeSet<JobKey>,
     pub(super) active: BTreeSet<JobKey>,
@@ -82,7 +52,7 @@ impl Queue {
             name,
             listed: None,
             paused: false,
-            ready: BTreeMap::new(),
+            ready: Ready::default(),
             prioritized: 0,
             delayed: BTreeSet::new(),
             active: BTreeSet::new(),
@@ -124,7 +94,7 @@ impl Queue {
 }
 
 /// All queues.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Queues {
     queues: Slab<Queue>,
     index: HashMap<Arc<str>, QueueKey>,
@@ -301,27 +271,5 @@ impl Engine {
         if self.queues.get(key).waiters.is_empty() {
             self.queues.remove(key);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ready_keys_order_as_the_contract_says() {
-        let order = [
-            ReadyKey::new(10.0, false, 9, 9),
-            ReadyKey::new(0.5, false, 9, 9),
-            ReadyKey::new(0.0, true, 9, 8),
-            ReadyKey::new(-0.0, true, 1, 7),
-            ReadyKey::new(0.0, false, -5, 6),
-            ReadyKey::new(0.0, false, 1, 4),
-            ReadyKey::new(0.0, false, 1, 5),
-            ReadyKey::new(-0.5, false, 0, 0),
-            ReadyKey::new(-10.0, true, 0, 0),
-            ReadyKey::new(f64::MIN, false, 0, 0),
-        ];
-        assert!(order.is_sorted());
     }
 }

@@ -21,6 +21,7 @@ const EXPONENT_MAX: u32 = 1_023;
 const TIMEOUT_ERROR: &str = "Job timeout exceeded";
 
 /// How a job fails for good.
+#[derive(Debug)]
 pub(super) struct Fatal {
     pub(super) reason: FailureReason,
     /// The error kept with the dead letter.
@@ -32,7 +33,7 @@ pub(super) struct Fatal {
 }
 
 /// What becomes of a job that failed for good.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removal {
     /// What its own option says.
     AsOption,
@@ -54,6 +55,7 @@ impl Fatal {
 }
 
 /// What a report meets.
+#[derive(Debug)]
 enum Standing {
     /// The delivery it belongs to is in progress.
     Current,
@@ -212,13 +214,10 @@ impl Engine {
         life.done_seq = done_seq;
         let (queue, removed) = (job.queue, remove || job.remove_on_complete);
         self.queues.get_mut(queue).completed.insert(done_seq, key);
-        turn.emit(
-            self.queues.name(queue),
-            Some(&self.store.job(key).id),
-            EventKind::Completed {
-                result: result.clone(),
-            },
-        );
+        let event = EventKind::Completed {
+            result: result.clone(),
+        };
+        self.emit(turn, key, event);
         // A result that is not kept is nobody's to read.
         let result = result.filter(|_| !removed);
         let how = Waited::Completed {
@@ -259,19 +258,13 @@ impl Engine {
             return;
         }
         self.record_retry(key, failure.error.clone());
-        let queue = self.shared_queue_name(key);
-        let job = self.store.job(key);
-        let data = job.data.clone();
-        turn.emit(
-            &queue,
-            Some(&job.id),
-            EventKind::Failed {
-                error: failure.error,
-                data,
-                terminal: false,
-            },
-        );
-        turn.emit(&queue, Some(&job.id), EventKind::Retried);
+        let event = EventKind::Failed {
+            error: failure.error,
+            data: self.store.job(key).data.clone(),
+            terminal: false,
+        };
+        self.emit(turn, key, event);
+        self.emit(turn, key, EventKind::Retried);
         self.retry_later(turn, key);
     }
 
@@ -341,16 +334,12 @@ impl Engine {
         });
         self.queues.get_mut(queue).failed.insert(done_seq, key);
         self.deadlines.insert(expires_at, Timer::DeadLetter(key));
-        let name = Arc::clone(self.queues.name(queue));
-        turn.emit(
-            &name,
-            Some(&self.store.job(key).id),
-            EventKind::Failed {
-                error,
-                data,
-                terminal: true,
-            },
-        );
+        let event = EventKind::Failed {
+            error,
+            data,
+            terminal: true,
+        };
+        self.emit(turn, key, event);
         // Before a deletion, so that whoever waits for the outcome learns which one it was.
         self.end_job_waits(turn, key, &Waited::Failed);
         if removed {
@@ -362,6 +351,7 @@ impl Engine {
 }
 
 /// An attempt that ended without success.
+#[derive(Debug)]
 struct Attempt {
     cause: EndCause,
     error: Option<Arc<str>>,

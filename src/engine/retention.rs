@@ -15,7 +15,7 @@ use super::{Engine, Turn};
 /// Log lines kept per job.
 pub const LOG_LINES_MAX: usize = 100;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Retention {
     next_done: u64,
     /// Completed jobs over all queues, oldest first.
@@ -27,7 +27,7 @@ pub(super) struct Retention {
 }
 
 /// Who was used last.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Recency {
     order: BTreeMap<u64, JobKey>,
     stamps: HashMap<JobKey, u64>,

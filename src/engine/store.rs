@@ -3,6 +3,7 @@
 //! A waiting job with default options is one [`Job`] and its payload; what begins with its first delivery lives
 //! in one box ([`Life`]). A job is found by its key (its place in the table) or by its id.
 
+use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -14,7 +15,8 @@ use super::job::{
     AttemptRecord, Failure, FailureReason, JobOptions, JobView, Payload, State, TimelineEntry,
 };
 use super::outcome::ConnectionId;
-use super::queue::{QueueKey, ReadyKey};
+use super::queue::QueueKey;
+use super::ready::ReadyKey;
 use super::{Engine, Millis};
 
 /// Entries kept of a job's timeline (engine contract, section 2.1).
@@ -28,7 +30,15 @@ const SPENT_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct JobKey(u32);
 
+#[cfg(test)]
+impl JobKey {
+    pub(super) const fn for_test(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// A job.
+#[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: JobId,
     pub(super) queue: QueueKey,
@@ -54,7 +64,7 @@ pub(super) struct Job {
 }
 
 /// What has happened to a job since its first delivery (or change).
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Life {
     /// After the entry of its admission.
     pub(super) timeline: Vec<TimelineEntry>,
@@ -82,6 +92,7 @@ pub(super) struct Life {
 }
 
 /// Why a job is in the dead-letter queue.
+#[derive(Debug)]
 pub(super) struct DeadLetter {
     pub(super) reason: FailureReason,
     pub(super) error: Option<Arc<str>>,
@@ -90,6 +101,7 @@ pub(super) struct DeadLetter {
 }
 
 /// A delivery in progress.
+#[derive(Debug)]
 pub(super) struct Run {
     pub(super) serial: u64,
     /// How the delivery before had ended, and the last sign of life until then; holds again if this one is given back.
@@ -102,6 +114,7 @@ pub(super) struct Run {
 }
 
 /// The lock of a delivery.
+#[derive(Debug)]
 pub(super) struct Lock {
     pub(super) token: LockToken,
     pub(super) expires_at: Millis,
@@ -110,7 +123,7 @@ pub(super) struct Lock {
 }
 
 /// How a delivery ended.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) cause: EndCause,
     /// `None` when it was not locked.
@@ -118,7 +131,7 @@ pub(super) struct Ended {
 }
 
 /// Why a delivery ended without success.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndCause {
     /// Its worker failed it, its lock ran out, or it stalled: a late success still counts.
     Reportable,
@@ -252,6 +265,12 @@ pub(super) struct Store {
     jobs: Slab<Job>,
     index: HashTable<JobKey>,
     hasher: DefaultHashBuilder,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.jobs).finish()
+    }
 }
 
 impl Store {

@@ -11,7 +11,7 @@ use super::{Engine, Millis, Turn};
 /// Timeouts after which a silent worker is forgotten.
 pub const FORGET_AFTER_TIMEOUTS: Millis = 3;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Workers {
     /// In order of registration.
     list: BTreeMap<u64, Worker>,
@@ -23,6 +23,7 @@ pub(super) struct Workers {
     check_at: Option<Millis>,
 }
 
+#[derive(Debug)]
 struct Worker {
     view: WorkerView,
     connection: Option<ConnectionId>,

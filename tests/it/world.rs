@@ -24,20 +24,7 @@ pub struct World {
 
 /// A job with every default.
 pub fn job() -> NewJob {
-    NewJob {
-        name: "default".into(),
-        data: None,
-        custom_id: None,
-        priority: 0.0,
-        delay: 0,
-        timestamp: None,
-        max_attempts: 3,
-        lifo: false,
-        remove_on_complete: false,
-        remove_on_fail: false,
-        durable: false,
-        options: None,
-    }
+    NewJob::default()
 }
 
 /// A job with a chosen id and every other default.
@@ -137,14 +124,27 @@ impl World {
         self.try_ask(operation).expect("the command is accepted")
     }
 
-    /// The text with which a command is refused; nothing may have changed.
+    /// The text with which a command is refused; nothing has changed then, in the whole engine.
     pub fn refusal<O: Operation>(&mut self, operation: O) -> String
     where
         O::Reply: std::fmt::Debug,
     {
-        self.try_ask(operation)
+        self.tick();
+        let before = self.whole_state();
+        let refusal = self
+            .try_ask(operation)
             .expect_err("the command is refused")
-            .to_string()
+            .to_string();
+        assert!(
+            before == self.whole_state(),
+            "refused, yet changed: {refusal}"
+        );
+        refusal
+    }
+
+    /// Everything the engine holds, as text.
+    pub fn whole_state(&self) -> String {
+        format!("{:?}", self.engine)
     }
 
     /// A command that has to wait.

@@ -141,17 +141,7 @@ fn random_histories_equal_the_reference() {
 /// Ten things that can be done with two jobs and one connection.
 fn alphabet() -> Vec<Step> {
     let job = NewJob {
-        name: "default".into(),
-        data: None,
-        custom_id: None,
-        priority: 0.0,
-        delay: 0,
-        timestamp: None,
         max_attempts: 2,
-        lifo: false,
-        remove_on_complete: false,
-        remove_on_fail: false,
-        durable: false,
         options: Some(Arc::new(JobOptions {
             backoff: Backoff {
                 kind: BackoffKind::Fixed,
@@ -167,6 +157,7 @@ fn alphabet() -> Vec<Step> {
             },
             ..JobOptions::default()
         })),
+        ..NewJob::default()
     };
     let first = Draft {
         custom: Some(1),

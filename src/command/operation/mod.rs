@@ -1,0 +1,201 @@
+//! The commands, a file per family: what each asks for, the type of its reply, and the call into the engine that
+//! answers it.
+//!
+//! The table below ties them together: an operation is one line there and one struct with [`Execute`] in its family's
+//! file.
+
+mod add;
+mod change;
+mod dedup;
+mod log;
+mod queue;
+mod read;
+mod work;
+mod worker;
+
+use std::sync::Arc;
+
+pub use add::{Add, AddMany};
+pub use change::{
+    Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, Promote, PromoteMany, UpdateData,
+};
+pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
+pub use log::{AddLog, ClearLogs, GetLogs};
+pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
+pub use read::{
+    GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult, GetState,
+    WaitJob,
+};
+pub use work::{Ack, AckMany, ExtendLock, Fail, Heartbeat, Progress, Pull, Renew};
+pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers};
+
+use super::CommandError;
+use crate::engine::{
+    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
+    Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+};
+
+/// A command and the type of its reply.
+pub trait Operation: Into<Command> {
+    /// What the broker answers.
+    type Reply;
+    /// Takes the answer out of its enum; `None` for the answer of another command.
+    fn reply(reply: Reply) -> Option<Self::Reply>;
+}
+
+/// What a command came to: its reply, or a wait whose end comes as an effect.
+pub type Outcome<T> = Result<Progressing<T>, CommandError>;
+
+/// How the engine answers a command.
+trait Execute: Operation {
+    /// Executes it.
+    ///
+    /// # Errors
+    /// When the engine refuses; nothing has changed then.
+    fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply>;
+}
+
+/// What became of a command.
+#[derive(Debug)]
+pub enum Executed {
+    /// It is over.
+    Done(Result<Reply, CommandError>),
+    /// It waits; the end comes as an effect.
+    Waiting(WaiterId),
+}
+
+/// Declares the enums from one table: command, variant of the reply, type of the reply.
+macro_rules! operations {
+    ($($command:ident => $variant:ident($reply:ty)),+ $(,)?) => {
+        /// Everything a broker can be asked.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Command {
+            $(#[doc = concat!("See [`", stringify!($command), "`].")] $command($command),)+
+        }
+
+        $(
+            impl From<$command> for Command {
+                fn from(command: $command) -> Self {
+                    Self::$command(command)
+                }
+            }
+
+            impl Operation for $command {
+                type Reply = $reply;
+                fn reply(reply: Reply) -> Option<$reply> {
+                    match reply {
+                        Reply::$variant(value) => Some(value),
+                        _ => None,
+                    }
+                }
+            }
+        )+
+
+        /// Executes one command: the pure half of a broker.
+        pub fn execute(engine: &mut Engine, turn: &mut Turn<'_>, command: Command) -> Executed {
+            match command {
+                $(Command::$command(command) => match command.execute(engine, turn) {
+                    Ok(Progressing::Done(reply)) => Executed::Done(Ok(Reply::$variant(reply))),
+                    Ok(Progressing::Waiting(waiter)) => Executed::Waiting(waiter),
+                    Err(refusal) => Executed::Done(Err(refusal)),
+                },)+
+            }
+        }
+    };
+}
+
+operations! {
+    Add => Added(Added),
+    AddMany => AddedMany(Vec<Added>),
+    Pull => Pulled(Vec<Delivery>),
+    Ack => Reported(Report),
+    AckMany => ReportedMany(Vec<Result<Report, CommandError>>),
+    Fail => Reported(Report),
+    Heartbeat => Renewed(Vec<Renewal>),
+    ExtendLock => Renewed(Vec<Renewal>),
+    Cancel => Changed(Change),
+    Discard => Changed(Change),
+    UpdateData => Changed(Change),
+    ChangePriority => Changed(Change),
+    ChangeDelay => Changed(Change),
+    Promote => Changed(Change),
+    PromoteMany => Counted(usize),
+    MoveToWait => Changed(Change),
+    Progress => Changed(Change),
+    AddLog => Changed(Change),
+    GetLogs => Logs(Vec<LogLine>),
+    ClearLogs => Done(()),
+    WaitJob => Waited(Waited),
+    GetJob => Job(Option<Box<JobDetail>>),
+    GetJobByCustomId => Job(Option<Box<JobDetail>>),
+    GetState => State(Option<State>),
+    GetResult => Result(Option<Payload>),
+    GetJobs => Jobs(Vec<JobDetail>),
+    GetCounts => Counts(Counts),
+    GetCountsPerPriority => PriorityCounts(Vec<(f64, usize)>),
+    ListQueues => Names(Vec<Arc<str>>),
+    Pause => Done(()),
+    Resume => Done(()),
+    IsPaused => Flag(bool),
+    Drain => Removed(Removed),
+    Clean => Removed(Removed),
+    Obliterate => Removed(Removed),
+    GetDedupOwner => Id(Option<JobId>),
+    RemoveDedupKey => Counted(usize),
+    RemoveJobDedupKey => Flag(bool),
+    RegisterWorker => Worker(Box<WorkerView>),
+    WorkerHeartbeat => Flag(bool),
+    UnregisterWorker => Flag(bool),
+    ListWorkers => Workers(Workers),
+}
+
+/// What a broker answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// One job was added, or one stands for it.
+    Added(Added),
+    /// One entry per job of the batch.
+    AddedMany(Vec<Added>),
+    /// Jobs for a pull.
+    Pulled(Vec<Delivery>),
+    /// The fate of a report.
+    Reported(Report),
+    /// One entry per report of the batch.
+    ReportedMany(Vec<Result<Report, CommandError>>),
+    /// One entry per renewal.
+    Renewed(Vec<Renewal>),
+    /// The fate of a change.
+    Changed(Change),
+    /// A number.
+    Counted(usize),
+    /// Log lines, oldest first.
+    Logs(Vec<LogLine>),
+    /// Nothing to say.
+    Done(()),
+    /// The end of a wait.
+    Waited(Waited),
+    /// A job, if there is one.
+    Job(Option<Box<JobDetail>>),
+    /// A state, if there is such a job.
+    State(Option<State>),
+    /// A result, if there is one.
+    Result(Option<Payload>),
+    /// A page of jobs.
+    Jobs(Vec<JobDetail>),
+    /// Jobs per state.
+    Counts(Counts),
+    /// Queued jobs per priority, highest first.
+    PriorityCounts(Vec<(f64, usize)>),
+    /// Queue names.
+    Names(Vec<Arc<str>>),
+    /// Yes or no.
+    Flag(bool),
+    /// What was removed.
+    Removed(Removed),
+    /// An id, if there is one.
+    Id(Option<JobId>),
+    /// A worker.
+    Worker(Box<WorkerView>),
+    /// All workers.
+    Workers(Workers),
+}
