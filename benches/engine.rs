@@ -20,16 +20,7 @@ fn job() -> NewJob {
     NewJob {
         name: "work".into(),
         data: Some(Payload::new(&[0xc0; PAYLOAD])),
-        custom_id: None,
-        priority: 0.0,
-        delay: 0,
-        timestamp: None,
-        max_attempts: 3,
-        lifo: false,
-        remove_on_complete: false,
-        remove_on_fail: false,
-        durable: false,
-        options: None,
+        ..NewJob::default()
     }
 }
 
@@ -61,7 +52,8 @@ impl Bench {
                 caller: None,
                 effects: &mut self.effects,
             };
-            black_box(self.engine.add(&mut turn, &self.queue, job()));
+            let added = self.engine.add(&mut turn, &self.queue, job());
+            black_box(added).ok();
         }
     }
 
@@ -73,11 +65,9 @@ impl Bench {
                 caller: None,
                 effects: &mut self.effects,
             };
-            black_box(self.engine.add_many(
-                &mut turn,
-                &self.queue,
-                (0..batch).map(|_| job()).collect(),
-            ));
+            let jobs = (0..batch).map(|_| job()).collect();
+            let added = self.engine.add_many(&mut turn, &self.queue, jobs);
+            black_box(added).ok();
         }
     }
 

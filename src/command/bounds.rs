@@ -56,6 +56,16 @@ pub const LISTING_MAX: usize = 100_000;
 /// Entries of one batch. A full frame of real jobs has fewer; a frame of empty ones would need a hundred
 /// times its size in memory.
 pub const BATCH_MAX: usize = 1_000_000;
+/// Jobs of one flow.
+pub const FLOW_JOBS_MAX: usize = crate::engine::FLOW_JOBS_MAX;
+/// Levels of one flow that is planned here.
+pub const FLOW_DEPTH_MAX: usize = crate::engine::FLOW_DEPTH_MAX;
+/// Characters (UTF-16 units) of the JSON form of all data of one flow.
+pub const FLOW_DATA_MAX: usize = 67_108_864;
+/// Characters (UTF-16 units) of the id of a job in a flow.
+pub const FLOW_ID_MAX: usize = 1_024;
+/// Characters (UTF-16 units) of a tag of a job in a flow.
+pub const FLOW_TAG_MAX: usize = 256;
 /// Tags of a job, queues of a worker.
 pub const LABELS_MAX: usize = 10_000;
 

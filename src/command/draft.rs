@@ -4,12 +4,15 @@
 //! A door fills in a [`JobDraft`] as it came (numbers may be missing, or no numbers at all) and calls
 //! [`JobDraft::check`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::bounds::{self, TIME_MAX};
 use super::error::ArgumentError;
 use super::payload;
-use crate::engine::{Backoff, BackoffKind, Dedup, JobId, JobOptions, Millis, NewJob, Payload};
+use crate::engine::{
+    Backoff, BackoffKind, Dedup, JobId, JobOptions, Millis, NewJob, NewLinks, Parent, Payload,
+};
 
 /// A number as a client sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -125,6 +128,10 @@ pub struct JobDraft<'a> {
     pub debounce_id: Option<&'a str>,
     pub unique_key: Option<&'a str>,
     pub parent_id: Option<&'a str>,
+    /// The queue of the parent that it becomes a child of; without it `parent_id` is only stored.
+    pub parent_queue: Option<&'a str>,
+    pub depends_on: Vec<&'a str>,
+    pub children: Vec<&'a str>,
     pub tags: Vec<&'a str>,
     pub lifo: bool,
     pub remove_on_complete: bool,
@@ -193,7 +200,10 @@ impl JobDraft<'_> {
             stack_trace_limit: stack_trace_limit.unwrap_or(10.0),
             keep_logs,
             size_limit,
-            parent_id: self.parent_id.map(Arc::from),
+            parent_id: self
+                .parent_id
+                .filter(|_| self.parent_queue.is_none())
+                .map(Arc::from),
             blank_custom_id: self.custom_id == Some(""),
             fail_parent_on_failure: self.fail_parent_on_failure,
             remove_dependency_on_failure: self.remove_dependency_on_failure,
@@ -216,7 +226,35 @@ impl JobDraft<'_> {
             remove_on_fail: self.remove_on_fail,
             durable: self.durable,
             options: (options != JobOptions::default()).then(|| Arc::new(options)),
+            links: self.links(),
         })
+    }
+
+    fn links(&self) -> Option<Box<NewLinks>> {
+        let ids = |texts: &[&str]| {
+            let mut ids: Vec<JobId> = Vec::with_capacity(texts.len());
+            let mut seen = HashSet::with_capacity(texts.len());
+            ids.extend(
+                texts
+                    .iter()
+                    .filter(|text| seen.insert(**text))
+                    .map(|text| JobId::from_text(text)),
+            );
+            ids
+        };
+        let parent = self
+            .parent_id
+            .zip(self.parent_queue)
+            .map(|(id, queue)| Parent {
+                id: JobId::from_text(id),
+                queue: queue.into(),
+            });
+        let links = NewLinks {
+            parent,
+            depends_on: ids(&self.depends_on),
+            children: ids(&self.children),
+        };
+        (links != NewLinks::default()).then(|| Box::new(links))
     }
 
     fn backoff(&self) -> Result<Backoff, ArgumentError> {

@@ -5,7 +5,8 @@
 
 use thiserror::Error;
 
-use crate::engine::{JobId, Refusal};
+use super::flow::FlowFault;
+use crate::engine::{BatchRefusal, JobId, Refusal};
 
 /// Stable, machine-readable cause of an error (MCP contract, section 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +132,25 @@ pub enum CommandError {
     /// The engine refused.
     #[error("{0}")]
     Refused(Refusal),
+    /// The engine refused because of what an entry of a batch says; nothing of the batch was applied.
+    #[error("jobs[{index}]: {refusal}")]
+    BatchRefused {
+        /// Position in the batch, from 0.
+        index: usize,
+        /// Its fault.
+        refusal: Refusal,
+    },
+    /// A flow does not fit together; nothing of it was applied.
+    #[error("{0}")]
+    Flow(FlowFault),
+    /// A job of a flow does not fit; nothing of the flow was applied.
+    #[error("{path}: {error}")]
+    FlowNode {
+        /// Where in the flow.
+        path: String,
+        /// Its fault.
+        error: ArgumentError,
+    },
     /// The broker is shutting down or unreachable.
     #[error("Server is shutting down")]
     ShuttingDown,
@@ -259,14 +279,21 @@ impl CommandError {
                     | ArgumentError::UpdateTooLarge
                     | ArgumentError::SizeLimit(_),
                 ..
-            } => ErrorCode::TooLarge,
-            Self::Argument(_) | Self::BatchEntry { .. } | Self::DurationEntry { .. } => {
-                ErrorCode::InvalidArguments
             }
-            Self::Refused(Refusal::NotActive(_)) => ErrorCode::WrongState,
-            Self::Refused(Refusal::TokenRequired(_)) => ErrorCode::LockRequired,
-            Self::Refused(Refusal::TokenInvalid(_)) => ErrorCode::LockInvalid,
-            Self::Refused(Refusal::NotFound(_)) => ErrorCode::NotFound,
+            | Self::FlowNode {
+                error:
+                    ArgumentError::DataTooLarge
+                    | ArgumentError::UpdateTooLarge
+                    | ArgumentError::SizeLimit(_),
+                ..
+            }
+            | Self::Flow(FlowFault::DataTooLarge) => ErrorCode::TooLarge,
+            Self::Argument(_)
+            | Self::BatchEntry { .. }
+            | Self::DurationEntry { .. }
+            | Self::FlowNode { .. }
+            | Self::Flow(_) => ErrorCode::InvalidArguments,
+            Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
             Self::ShuttingDown => ErrorCode::BackendUnavailable,
             Self::Internal => ErrorCode::Internal,
         }
@@ -277,22 +304,71 @@ impl CommandError {
         match self {
             Self::Argument(error)
             | Self::BatchEntry { error, .. }
+            | Self::FlowNode { error, .. }
             | Self::DurationEntry { error, .. } => error.hint(),
-            Self::Refused(Refusal::NotActive(_)) => {
-                "Read its state with bunqueue_get_job_state. A queued job must be pulled before it can be reported on."
-            }
-            Self::Refused(Refusal::TokenRequired(_)) => {
-                "Pass the token returned by bunqueue_pull_job for this delivery."
-            }
-            Self::Refused(Refusal::TokenInvalid(_)) => {
-                "The lock ran out or belongs to a newer delivery. Do not report on it; pull the job again."
-            }
-            Self::Refused(Refusal::NotFound(_)) => {
-                "Check the id; bunqueue_list_jobs_page lists the jobs of a queue. Removed jobs cannot be read."
-            }
+            Self::Flow(fault) => fault.hint(),
+            Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Internal => "Try once more; if it persists, read the log of the server.",
         }
+    }
+}
+
+const fn refusal_code(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::NotActive(_) | Refusal::ParentNotLinkable(_) | Refusal::NoParent(_) => {
+            ErrorCode::WrongState
+        }
+        Refusal::TokenRequired(_) => ErrorCode::LockRequired,
+        Refusal::TokenInvalid(_) => ErrorCode::LockInvalid,
+        Refusal::NotFound(_)
+        | Refusal::JobNotFound(_)
+        | Refusal::DependencyNotFound(_)
+        | Refusal::ParentNotFound(_)
+        | Refusal::ChildNotFound(_) => ErrorCode::NotFound,
+        Refusal::SelfDependency(_)
+        | Refusal::DependencyCycle
+        | Refusal::OwnParent
+        | Refusal::OwnFlowParent => ErrorCode::InvalidArguments,
+        Refusal::OwnerNeeded(_)
+        | Refusal::ParentElsewhere { .. }
+        | Refusal::ChildOfAnother { .. }
+        | Refusal::FlowJobExists(_) => ErrorCode::Conflict,
+    }
+}
+
+const fn refusal_hint(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotActive(_) => {
+            "Read its state with bunqueue_get_job_state. A queued job must be pulled before it can be reported on."
+        }
+        Refusal::TokenRequired(_) => {
+            "Pass the token returned by bunqueue_pull_job for this delivery."
+        }
+        Refusal::TokenInvalid(_) => {
+            "The lock ran out or belongs to a newer delivery. Do not report on it; pull the job again."
+        }
+        Refusal::NotFound(_) | Refusal::JobNotFound(_) | Refusal::ChildNotFound(_) => {
+            "Check the id; bunqueue_list_jobs_page lists the jobs of a queue. Removed jobs cannot be read."
+        }
+        Refusal::DependencyNotFound(_) => {
+            "Add the job it depends on first. A job that failed and was removed counts as unknown."
+        }
+        Refusal::SelfDependency(_) | Refusal::DependencyCycle => {
+            "Order the jobs so that none waits for itself."
+        }
+        Refusal::OwnerNeeded(_) => {
+            "Wait until the jobs that depend on it are done, or add the job without replacing."
+        }
+        Refusal::ParentNotFound(_) => "Add the parent first.",
+        Refusal::ParentNotLinkable(_) => {
+            "Children can be added only to a parent that has not started; read its state."
+        }
+        Refusal::ParentElsewhere { .. } => "Name the queue that the parent is in.",
+        Refusal::OwnParent | Refusal::OwnFlowParent => "Name another job as the parent.",
+        Refusal::ChildOfAnother { .. } => "Cut its tie to that parent first.",
+        Refusal::NoParent(_) => "There is no tie to cut.",
+        Refusal::FlowJobExists(_) => "Choose another id; jobs of a flow are always new.",
     }
 }
 
@@ -336,6 +412,15 @@ impl From<ArgumentError> for CommandError {
 impl From<Refusal> for CommandError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+impl From<BatchRefusal> for CommandError {
+    fn from(BatchRefusal { index, refusal }: BatchRefusal) -> Self {
+        match index {
+            Some(index) => Self::BatchRefused { index, refusal },
+            None => Self::Refused(refusal),
+        }
     }
 }
 

@@ -8,9 +8,11 @@
 pub mod bounds;
 pub mod draft;
 pub mod error;
+pub mod flow;
 mod operation;
 pub mod payload;
 
 pub use bounds::QueueName;
 pub use error::{ArgumentError, CommandError, ErrorCode};
+pub use flow::{AddFlow, FlowFault};
 pub use operation::*;

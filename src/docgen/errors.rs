@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::command::{ArgumentError, CommandError, ErrorCode};
+use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
 use crate::engine::{JobId, Refusal};
 use crate::mcp::{Registry, Rule, ToolError};
 
@@ -177,6 +177,27 @@ fn causes() -> Vec<CommandError> {
         Refusal::NotActive(id()),
         Refusal::TokenRequired(id()),
         Refusal::TokenInvalid(id()),
+        Refusal::JobNotFound(id()),
+        Refusal::DependencyNotFound(id()),
+        Refusal::SelfDependency(id()),
+        Refusal::DependencyCycle,
+        Refusal::OwnerNeeded(id()),
+        Refusal::ParentNotFound(id()),
+        Refusal::ParentNotLinkable(id()),
+        Refusal::ParentElsewhere {
+            parent: id(),
+            queue: "<queue>".into(),
+            given: "<given>".into(),
+        },
+        Refusal::OwnParent,
+        Refusal::OwnFlowParent,
+        Refusal::ChildNotFound(id()),
+        Refusal::ChildOfAnother {
+            child: JobId::from_text("<child>"),
+            parent: JobId::from_text("<parent>"),
+        },
+        Refusal::NoParent(id()),
+        Refusal::FlowJobExists(id()),
     ];
     let arguments = argument_causes().into_iter().map(CommandError::from);
     let entries = [
@@ -188,10 +209,20 @@ fn causes() -> Vec<CommandError> {
             index: 0,
             error: ArgumentError::NotNumber(FIELD),
         },
+        CommandError::BatchRefused {
+            index: 0,
+            refusal: Refusal::DependencyNotFound(id()),
+        },
+        CommandError::FlowNode {
+            path: "<path>".to_owned(),
+            error: ArgumentError::JobName,
+        },
     ];
+    let flows = FlowFault::samples().into_iter().map(CommandError::from);
     arguments
         .chain(entries)
         .chain(refusals.map(CommandError::from))
+        .chain(flows)
         .chain([CommandError::ShuttingDown, CommandError::Internal])
         .collect()
 }

@@ -115,6 +115,31 @@ fn calls_and_waits() -> Vec<Row> {
             "entries",
         ),
         (
+            "jobs of one flow, up to",
+            count(bounds::FLOW_JOBS_MAX),
+            "jobs",
+        ),
+        (
+            "levels of one flow, up to",
+            count(bounds::FLOW_DEPTH_MAX),
+            "levels",
+        ),
+        (
+            "data of one flow, as JSON text, up to",
+            count(bounds::FLOW_DATA_MAX),
+            "UTF-16 units",
+        ),
+        (
+            "id of a job in a flow, up to",
+            count(bounds::FLOW_ID_MAX),
+            "UTF-16 units",
+        ),
+        (
+            "tag of a job in a flow, up to",
+            count(bounds::FLOW_TAG_MAX),
+            "UTF-16 units",
+        ),
+        (
             "tags of a job, queues of a worker, up to",
             count(bounds::LABELS_MAX),
             "entries",
@@ -206,6 +231,11 @@ fn retention() -> Vec<Row> {
             "results",
             count(config.results_max),
             "results, the last used",
+        ),
+        (
+            "ids of completed jobs that were deleted, for later dependents",
+            count(config.proofs_max),
+            "ids, the newest",
         ),
         (
             "failed jobs of a queue",

@@ -5,41 +5,59 @@ use std::sync::Arc;
 use super::event::EventKind;
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, State};
-use super::outcome::{AddOutcome, Added};
+use super::outcome::{AddOutcome, Added, BatchRefusal, Refusal};
 use super::queue::{KeyOwner, QueueKey};
 use super::store::{Job, JobKey};
 use super::{Engine, Turn, later};
 
 impl Engine {
     /// Adds one job, unless one that stands for it exists.
-    pub fn add(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>, job: NewJob) -> Added {
+    ///
+    /// # Errors
+    /// [`Refusal`] when a job it depends on or belongs to does not allow it; nothing has changed then.
+    pub fn add(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &Arc<str>,
+        job: NewJob,
+    ) -> Result<Added, Refusal> {
         self.tick(turn);
+        self.check_ties(queue, std::slice::from_ref(&job))
+            .map_err(|refused| refused.refusal)?;
         let queue = self.queues.open_listed(queue);
         let added = self.admit(turn, queue, job);
         self.note_idle(queue);
         self.serve(turn, queue);
-        added
+        Ok(added)
     }
 
-    /// Adds jobs in order; waiting pulls are served once all of them are in.
+    /// Adds jobs in order, all or none; waiting pulls are served once all of them are in.
+    ///
+    /// # Errors
+    /// As [`Engine::add`].
     pub fn add_many(
         &mut self,
         turn: &mut Turn<'_>,
         queue: &Arc<str>,
         jobs: Vec<NewJob>,
-    ) -> Vec<Added> {
+    ) -> Result<Vec<Added>, BatchRefusal> {
         self.tick(turn);
         if jobs.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
+        self.check_ties(queue, &jobs)?;
         let queue = self.queues.open_listed(queue);
-        let added = jobs
+        let tied = jobs.iter().any(|job| job.links.is_some());
+        let added: Vec<_> = jobs
             .into_iter()
             .map(|job| self.admit(turn, queue, job))
             .collect();
+        if tied {
+            self.drop_orphans(turn, &added);
+        }
         self.note_idle(queue);
         self.serve(turn, queue);
-        added
+        Ok(added)
     }
 
     fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {
@@ -72,29 +90,48 @@ impl Engine {
         }
         // A finished generation makes room, silently, but only once it is sure that a new one comes.
         if let Some(finished) = finished {
-            self.delete(turn, finished);
+            self.erase(turn, finished);
         }
-        let id = self.insert(turn, queue, new);
+        let parent = new.links.as_ref().and_then(|links| links.parent.clone());
+        let key = self.insert(turn, queue, None, new);
+        let id = self.store.job(key).id.clone();
+        if let Some(parent) = parent.and_then(|parent| self.store.find(&parent.id)) {
+            self.adopt(parent, &id);
+        }
+        self.fail_if_expired(turn, key);
         Added { id, outcome }
     }
 
-    fn insert(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> JobId {
+    /// Stores a job and says so; the caller lets it expire and serves waiting pulls.
+    pub(super) fn insert(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: QueueKey,
+        planned: Option<JobId>,
+        new: NewJob,
+    ) -> JobKey {
         let now = self.now;
         let has_custom_id = new.custom_id.is_some();
-        let id = new.custom_id.unwrap_or_else(|| self.ids.job_id(now));
+        if let Some(id) = new.custom_id.as_ref() {
+            self.forget_completion(id);
+        }
+        let id = new
+            .custom_id
+            .or(planned)
+            .unwrap_or_else(|| self.ids.job_id(now));
         let created_at = new.timestamp.unwrap_or(now);
         let seq = self.next_job;
         self.next_job += 1;
         let name = self.name(&new.name);
+        let admitted_late = created_at != now;
         let key = self.store.insert(Job {
-            id: id.clone(),
+            id,
             queue,
             name,
             data: new.data,
             seq,
             priority: new.priority,
             created_at,
-            admitted_at: now,
             run_at: created_at.saturating_add(new.delay),
             attempts: 0,
             max_attempts: new.max_attempts,
@@ -106,15 +143,19 @@ impl Engine {
             remove_on_fail: new.remove_on_fail,
             durable: new.durable,
             options: new.options,
+            links: None,
             life: None,
         });
+        if admitted_late {
+            self.store.job_mut(key).life().admitted_at = Some(now);
+        }
+        self.tie_new(key, new.links);
         self.own_key(key);
         self.enqueue(key);
         let job = self.store.job_mut(key);
         job.admitted_as = job.state;
         self.emit(turn, key, EventKind::Pushed);
-        self.fail_if_expired(turn, key);
-        id
+        key
     }
 
     /// Registers the job as the owner of its deduplication key; an older owner can no longer release it.

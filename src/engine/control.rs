@@ -36,11 +36,9 @@ impl Engine {
             return 0;
         };
         let jobs = self.queued(key);
-        for job in &jobs {
-            self.delete(turn, *job);
-        }
-        self.report_count(turn, key, jobs.len(), |count| EventKind::Drained { count });
-        jobs.len()
+        let count = self.delete_all(turn, jobs, |_| ());
+        self.report_count(turn, key, count, |count| EventKind::Drained { count });
+        count
     }
 
     /// Deletes jobs of a queue that are at least `grace` ms old, oldest first; which.
@@ -63,10 +61,7 @@ impl Engine {
             .take(limit)
             .collect();
         let mut ids = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            ids.push(self.store.job(job).id.clone());
-            self.delete(turn, job);
-        }
+        self.delete_all(turn, jobs, |id| ids.push(id.clone()));
         self.report_count(turn, key, ids.len(), |count| EventKind::Cleaned { count });
         ids
     }
@@ -77,15 +72,45 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return 0;
         };
-        let jobs = self.all_jobs(key);
-        for job in &jobs {
-            self.delete(turn, *job);
+        // Jobs that wait for each other in this queue go together; only others are told.
+        for blocked in self.queues.get(key).blocked.clone() {
+            self.untie_all(blocked);
         }
-        self.report_count(turn, key, jobs.len(), |count| EventKind::Obliterated {
-            count,
-        });
+        let jobs = self.all_jobs(key);
+        let count = self.delete_all(turn, jobs, |_| ());
+        self.report_count(turn, key, count, |count| EventKind::Obliterated { count });
         self.drop_queue(key);
-        jobs.len()
+        count
+    }
+
+    /// Deletes jobs, but those that the end of an earlier one has moved elsewhere; how many.
+    fn delete_all(
+        &mut self,
+        turn: &mut Turn<'_>,
+        jobs: Vec<JobKey>,
+        mut note: impl FnMut(&JobId),
+    ) -> usize {
+        let state = |job: &JobKey| (self.store.job(*job).seq, self.store.job(*job).state);
+        let jobs: Vec<_> = jobs.into_iter().map(|job| (job, state(&job))).collect();
+        let mut count = 0;
+        self.hold(turn, |engine, turn| {
+            for (key, (seq, state)) in jobs {
+                if engine.stands(key, seq, state) {
+                    note(&engine.store.job(key).id);
+                    engine.delete(turn, key);
+                    count += 1;
+                }
+            }
+        });
+        count
+    }
+
+    /// Whether a job that was seen in a state is still there, and in that state.
+    pub(super) fn stands(&self, key: JobKey, seq: u64, state: State) -> bool {
+        self.store.contains(key) && {
+            let job = self.store.job(key);
+            job.seq == seq && job.state == state
+        }
     }
 
     fn report_count(
@@ -114,8 +139,9 @@ impl Engine {
         let mut jobs = self.queued(key);
         jobs.extend(
             queue
-                .active
+                .blocked
                 .iter()
+                .chain(&queue.active)
                 .chain(queue.completed.values())
                 .chain(queue.failed.values()),
         );

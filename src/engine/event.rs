@@ -66,6 +66,11 @@ pub enum EventKind {
         /// The state it left.
         prev: State,
     },
+    /// A job was put aside until its dependencies change.
+    WaitingChildren {
+        /// The state it left.
+        prev: State,
+    },
     /// A single job was deleted.
     Removed {
         /// The state it left.
@@ -115,6 +120,7 @@ impl EventKind {
             Self::Stalled { .. } => "stalled",
             Self::Delayed { .. } => "delayed",
             Self::Waiting { .. } => "waiting",
+            Self::WaitingChildren { .. } => "waiting-children",
             Self::Removed { .. } => "removed",
             Self::Paused => "paused",
             Self::Resumed => "resumed",

@@ -168,14 +168,14 @@ pub struct JobOptions {
     pub parent_id: Option<Arc<str>>,
     /// The client sent an empty id of its own, which means none but is shown again.
     pub blank_custom_id: bool,
-    /// Child failure policies, stored for display until dependencies exist.
+    /// When this child fails for good, its parent fails too. Of several policies the first in this order counts.
     pub fail_parent_on_failure: bool,
-    /// See `fail_parent_on_failure`.
-    pub remove_dependency_on_failure: bool,
-    /// See `fail_parent_on_failure`.
+    /// When it does, its parent goes on without any of its children.
     pub continue_parent_on_failure: bool,
-    /// See `fail_parent_on_failure`.
+    /// When it does, its parent no longer waits for it, and can read its error.
     pub ignore_dependency_on_failure: bool,
+    /// When it does, its parent no longer waits for it.
+    pub remove_dependency_on_failure: bool,
 }
 
 impl Default for JobOptions {
@@ -202,6 +202,36 @@ impl Default for JobOptions {
         }
     }
 }
+
+/// The parent of a job in a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// Its id.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: Arc<str>,
+}
+
+/// How a job hangs together with others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobLinks {
+    /// Its parent in a flow.
+    pub parent: Option<Parent>,
+    /// Jobs it waits or waited for; those that were dropped are not among them.
+    pub depends_on: Vec<JobId>,
+    /// Its children in a flow, which are among the jobs it waits for.
+    pub children: Vec<JobId>,
+}
+
+impl JobLinks {
+    /// Whether its data names its ties: it is somebody's child or parent.
+    pub const fn is_flow(&self) -> bool {
+        self.parent.is_some() || !self.children.is_empty()
+    }
+}
+
+/// As [`JobLinks`], for a job that is added.
+pub type NewLinks = JobLinks;
 
 /// A job as it is added. Every value has passed validation; the engine trusts it.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,6 +260,8 @@ pub struct NewJob {
     pub durable: bool,
     /// Everything rare; `None` means all defaults.
     pub options: Option<Arc<JobOptions>>,
+    /// Other jobs it belongs to; `None` means that it stands alone.
+    pub links: Option<Box<NewLinks>>,
 }
 
 impl Default for NewJob {
@@ -247,6 +279,7 @@ impl Default for NewJob {
             remove_on_fail: false,
             durable: false,
             options: None,
+            links: None,
         }
     }
 }
@@ -313,6 +346,8 @@ pub struct JobView {
     pub durable: bool,
     /// Everything rare.
     pub options: Arc<JobOptions>,
+    /// Other jobs it belongs to.
+    pub links: Option<Box<JobLinks>>,
     /// History, oldest first.
     pub timeline: Vec<TimelineEntry>,
 }

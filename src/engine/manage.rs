@@ -8,14 +8,15 @@ use super::id::JobId;
 use super::job::{FailureReason, Payload, State};
 use super::outcome::{Change, Refusal, TokenGiven, Waited};
 use super::report::{Fatal, Removal, check_lock};
-use super::store::{EndCause, JobKey};
+use super::store::{EndCause, Job, JobKey};
 use super::{Engine, Turn, later};
 
 impl Engine {
     /// Deletes a job that has not started.
     pub fn cancel(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Change {
         self.tick(turn);
-        self.change(id, State::is_queued, |engine, key| {
+        let has_not_started = |state: State| state.is_queued() || state == State::WaitingChildren;
+        self.change(id, has_not_started, |engine, key| {
             engine.remove_single(turn, key)
         })
     }
@@ -43,7 +44,7 @@ impl Engine {
         })
     }
 
-    /// Replaces the data of a queued or active job.
+    /// Replaces the data of a queued, blocked or active job.
     pub fn update_data(
         &mut self,
         turn: &mut Turn<'_>,
@@ -118,12 +119,20 @@ impl Engine {
         let mut delayed: Vec<_> = self.queues.get(queue).delayed.iter().copied().collect();
         self.sort_by_creation(&mut delayed);
         delayed.truncate(count.unwrap_or(usize::MAX));
+        let delayed: Vec<_> = delayed
+            .into_iter()
+            .map(|key| (key, self.store.job(key).seq))
+            .collect();
+        let mut promoted = 0;
         self.hold(turn, |engine, turn| {
-            for key in &delayed {
-                engine.make_ready(turn, *key);
+            for (key, seq) in delayed {
+                if engine.stands(key, seq, State::Delayed) {
+                    engine.make_ready(turn, key);
+                    promoted += 1;
+                }
             }
         });
-        delayed.len()
+        promoted
     }
 
     /// Brings a job back to waiting: an active one without charging an attempt, a delayed one at once, a failed one
@@ -157,6 +166,36 @@ impl Engine {
             State::Failed if self.retry_dead_letter(turn, key) => {}
             _ => return Ok(Change::WrongState(state)),
         }
+        Ok(Change::Applied)
+    }
+
+    /// Puts an active job aside, without charging an attempt, until a child is tied to it or a child's policy frees it.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it is active under a lock that the token does not hold.
+    pub fn park(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &JobId,
+        token: TokenGiven,
+    ) -> Result<Change, Refusal> {
+        self.tick(turn);
+        let Some(key) = self.store.find(id) else {
+            return Ok(Change::NotFound);
+        };
+        let job = self.store.job(key);
+        if job.state != State::Active {
+            return Ok(Change::WrongState(job.state));
+        }
+        check_lock(job, token)?;
+        let (now, run_at) = (self.now, job.run_at);
+        self.end_delivery(key, Some(EndCause::Withdrawn));
+        let job = self.store.job_mut(key);
+        job.links.get_or_insert_default().parked = true;
+        job.record(State::WaitingChildren, now, None, None);
+        let prev = State::Active;
+        self.emit(turn, key, EventKind::WaitingChildren { prev });
+        self.requeue(turn, key, run_at);
         Ok(Change::Applied)
     }
 
@@ -278,8 +317,18 @@ impl Engine {
         self.delete(turn, key);
     }
 
-    /// Deletes a job in any state with everything kept for it.
+    /// Deletes a job in any state with everything kept for it; whoever depends on it is told.
     pub(super) fn delete(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let job = self.erase(turn, key);
+        if job.state == State::Completed {
+            self.remember_completion(&job.id);
+        } else {
+            self.settle_removal(turn, &job);
+        }
+    }
+
+    /// Deletes a job for the sake of a new one with its id: whoever depends on it waits for that one.
+    pub(super) fn erase(&mut self, turn: &mut Turn<'_>, key: JobKey) -> Job {
         self.release_key(key);
         self.end_job_waits(turn, key, &Waited::Removed);
         match self.store.job(key).state {
@@ -293,12 +342,15 @@ impl Engine {
                 self.queues.get_mut(queue).completed.remove(&done_seq);
             }
             State::Failed => self.leave_failed(key),
-            State::Waiting | State::Prioritized | State::Delayed => self.unqueue(key),
-            State::WaitingChildren => {}
+            State::Waiting | State::Prioritized | State::Delayed | State::WaitingChildren => {
+                self.unqueue(key);
+            }
         }
+        self.untie_all(key);
         let job = self.store.remove(key);
         self.retention
             .forget(key, job.life.as_ref().map(|life| life.done_seq));
         self.note_idle(job.queue);
+        job
     }
 }

@@ -7,13 +7,15 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+//! `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
 
 mod admission;
 mod control;
 mod deadline;
 mod delivery;
+mod dependency;
 mod event;
+mod flow;
 mod id;
 mod job;
 mod lease;
@@ -31,17 +33,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use delivery::PULL_BYTES_MAX;
+pub use dependency::{ChildFailure, find_cycle};
 pub use event::{Event, EventKind, StallDetail};
+pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken};
 pub use job::{
     AttemptRecord, Backoff, BackoffKind, Dedup, Delivery, Failure, FailureReason, JobDetail,
-    JobOptions, JobView, LogLine, NewJob, Payload, State, TimelineEntry,
+    JobLinks, JobOptions, JobView, LogLine, NewJob, NewLinks, Parent, Payload, State,
+    TimelineEntry,
 };
 pub use lease::LOST_IN_A_ROW_MAX;
 pub use outcome::{
-    AddOutcome, Added, Bucket, Caller, Change, CleanState, ConnectionId, Counts, FailReport,
-    Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven, WaitFor,
-    Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
+    AddOutcome, Added, BatchRefusal, Bucket, Caller, Change, CleanState, ConnectionId, Counts,
+    FailReport, Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven,
+    WaitFor, Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
 };
 pub use report::BACKOFF_MAX;
 pub use retention::LOG_LINES_MAX;
@@ -50,6 +55,7 @@ pub use worker::FORGET_AFTER_TIMEOUTS;
 
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
+use dependency::Dependencies;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
@@ -76,6 +82,8 @@ pub struct Config {
     pub results_max: usize,
     /// Jobs whose logs are kept, the most recently used.
     pub logged_jobs_max: usize,
+    /// Ids kept of completed jobs that were deleted, so that others can still depend on them.
+    pub proofs_max: usize,
     /// Dead letters kept per queue.
     pub dlq_max: usize,
     /// Ms a dead letter is kept.
@@ -100,6 +108,7 @@ impl Default for Config {
             completed_max: 50_000,
             results_max: 10_000,
             logged_jobs_max: 10_000,
+            proofs_max: 100_000,
             dlq_max: 10_000,
             dlq_age: 604_800_000,
             stall_interval: 30_000,
@@ -143,6 +152,7 @@ pub struct Engine {
     queues: Queues,
     deadlines: Deadlines,
     waits: Waits,
+    dependencies: Dependencies,
     retention: Retention,
     workers: Workers,
     /// Deliveries that go back when their connection closes, by delivery number.
@@ -166,6 +176,7 @@ impl Engine {
     /// An empty engine. The same seed and the same turns give the same history.
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         Self {
+            dependencies: Dependencies::default(),
             retention: Retention::default(),
             workers: Workers::default(),
             config,

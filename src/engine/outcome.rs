@@ -146,6 +146,55 @@ pub enum Refusal {
     TokenInvalid(JobId),
     /// No such job.
     NotFound(JobId),
+    /// A job that is asked for by id does not exist.
+    JobNotFound(JobId),
+    /// A dependency is neither known nor completed.
+    DependencyNotFound(JobId),
+    /// A job would wait for itself, directly or through others that are added with it.
+    SelfDependency(JobId),
+    /// Jobs would wait for each other.
+    DependencyCycle,
+    /// The owner of the key cannot be deleted.
+    OwnerNeeded(JobId),
+    /// No such parent.
+    ParentNotFound(JobId),
+    /// The parent is active or over.
+    ParentNotLinkable(JobId),
+    /// The parent is in another queue than was said.
+    ParentElsewhere {
+        /// The parent.
+        parent: JobId,
+        /// Where it is.
+        queue: Arc<str>,
+        /// What was said.
+        given: Arc<str>,
+    },
+    /// A job that is added names itself as its parent.
+    OwnParent,
+    /// An existing job shall become its own parent.
+    OwnFlowParent,
+    /// No such child.
+    ChildNotFound(JobId),
+    /// The child has a parent already.
+    ChildOfAnother {
+        /// The child.
+        child: JobId,
+        /// Its parent.
+        parent: JobId,
+    },
+    /// The job has no parent.
+    NoParent(JobId),
+    /// The id of a job of a flow is taken.
+    FlowJobExists(JobId),
+}
+
+/// Why a batch is refused as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRefusal {
+    /// The entry, where the fault is in what it says and not in what it meets.
+    pub index: Option<usize>,
+    /// The fault.
+    pub refusal: Refusal,
 }
 
 impl fmt::Display for Refusal {
@@ -155,6 +204,32 @@ impl fmt::Display for Refusal {
             Self::TokenRequired(id) => write!(f, "Lock token required for job {id}"),
             Self::TokenInvalid(id) => write!(f, "Invalid or expired lock token for job {id}"),
             Self::NotFound(_) => f.write_str("Job not found"),
+            Self::JobNotFound(id) => write!(f, "Job not found: {id}"),
+            Self::DependencyNotFound(id) => write!(f, "Dependency job not found: {id}"),
+            Self::SelfDependency(id) => write!(f, "Job cannot depend on itself: {id}"),
+            Self::DependencyCycle => f.write_str("flow contains a dependency cycle"),
+            Self::OwnerNeeded(id) => write!(
+                f,
+                "Cannot replace deduplicated job {id} because live jobs depend on it"
+            ),
+            Self::ParentNotFound(id) => write!(f, "Parent job not found: {id}"),
+            Self::ParentNotLinkable(id) => write!(f, "Parent job {id} is not linkable"),
+            Self::ParentElsewhere {
+                parent,
+                queue,
+                given,
+            } => write!(
+                f,
+                "Parent job {parent} belongs to queue {queue}, not {given}"
+            ),
+            Self::OwnParent => f.write_str("A job cannot be its own parent"),
+            Self::OwnFlowParent => f.write_str("A flow job cannot be its own parent"),
+            Self::ChildNotFound(id) => write!(f, "Child job not found: {id}"),
+            Self::ChildOfAnother { child, parent } => {
+                write!(f, "Child job {child} already belongs to parent {parent}")
+            }
+            Self::NoParent(id) => write!(f, "Job {id} has no parent"),
+            Self::FlowJobExists(id) => write!(f, "Flow job {id} already exists"),
         }
     }
 }

@@ -36,6 +36,13 @@ impl Engine {
         self.store.find(id).map(|key| self.store.job(key).state)
     }
 
+    /// Whether a job exists that is not over.
+    pub fn is_live(&self, id: &JobId) -> bool {
+        self.store
+            .find(id)
+            .is_some_and(|key| self.store.job(key).state.is_live())
+    }
+
     /// The result of a job.
     pub fn result(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<Payload> {
         self.tick(turn);
@@ -142,7 +149,7 @@ impl Engine {
         }
     }
 
-    fn detail(&self, key: JobKey) -> JobDetail {
+    pub(super) fn detail(&self, key: JobKey) -> JobDetail {
         let job = self.store.job(key);
         let result = job.life.as_ref().and_then(|life| life.result.clone());
         JobDetail {
@@ -169,6 +176,7 @@ impl Engine {
                 Bucket::State(State::Failed) => keys.extend(queue.failed.values()),
                 Bucket::State(State::Active) => keys.extend(&queue.active),
                 Bucket::State(State::Delayed) => keys.extend(&queue.delayed),
+                Bucket::State(State::WaitingChildren) => keys.extend(&queue.blocked),
                 Bucket::State(state) if !queue.paused => {
                     keys.extend(
                         queue

@@ -1,7 +1,7 @@
 //! Queues: who stands where, in which order, and which names are known.
 //!
-//! Invariant: a job stands in exactly one of `ready`, `delayed`, `active`, `completed`, `failed` of its queue, the
-//! one its state says; `prioritized` counts the ready jobs with a priority above zero.
+//! Invariant: a job stands in exactly one of `ready`, `delayed`, `blocked`, `active`, `completed`, `failed` of its queue,
+//! the one its state says; `prioritized` counts the ready jobs with a priority above zero.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub(super) struct Queue {
     pub(super) ready: Ready,
     pub(super) prioritized: usize,
     pub(super) delayed: BTreeSet<JobKey>,
+    /// Waiting for other jobs.
+    pub(super) blocked: BTreeSet<JobKey>,
     pub(super) active: BTreeSet<JobKey>,
     /// By order of completion.
     pub(super) completed: BTreeMap<u64, JobKey>,
@@ -55,6 +57,7 @@ impl Queue {
             ready: Ready::default(),
             prioritized: 0,
             delayed: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             active: BTreeSet::new(),
             completed: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -68,6 +71,7 @@ impl Queue {
         !self.paused
             && self.ready.is_empty()
             && self.delayed.is_empty()
+            && self.blocked.is_empty()
             && self.active.is_empty()
             && self.completed.is_empty()
             && self.failed.is_empty()
@@ -88,7 +92,7 @@ impl Queue {
             active: self.active.len(),
             completed: self.completed.len(),
             failed: self.failed.len(),
-            waiting_children: 0,
+            waiting_children: self.blocked.len(),
         }
     }
 }
@@ -170,7 +174,8 @@ impl Queues {
 }
 
 impl Engine {
-    /// Puts a job that stands nowhere among the queued ones, by its run time; the caller serves waiting pulls.
+    /// Puts a job that stands nowhere among the blocked or the queued ones, by its dependencies and its run time; the
+    /// caller serves waiting pulls.
     pub(super) fn enqueue(&mut self, key: JobKey) {
         let job = self.store.job_mut(key);
         let expires_at = job.expires_at();
@@ -178,7 +183,10 @@ impl Engine {
             self.deadlines.insert(at, Timer::Expire(key));
         }
         let queue = self.queues.get_mut(job.queue);
-        if job.run_at > self.now {
+        if job.is_blocked() {
+            job.state = State::WaitingChildren;
+            queue.blocked.insert(key);
+        } else if job.run_at > self.now {
             job.state = State::Delayed;
             queue.delayed.insert(key);
             self.deadlines.insert(job.run_at, Timer::Mature(key));
@@ -193,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Takes a queued job from its place; until it is put somewhere it stands nowhere.
+    /// Takes a queued or blocked job from its place; until it is put somewhere it stands nowhere.
     pub(super) fn unqueue(&mut self, key: JobKey) {
         let job = self.store.job(key);
         if let Some(at) = job.expires_at() {
@@ -215,7 +223,10 @@ impl Engine {
                 debug_assert_eq!(stood, Some(key), "{:?} was not ready", job.id);
                 queue.prioritized -= usize::from(job.state == State::Prioritized);
             }
-            State::Active | State::Completed | State::Failed | State::WaitingChildren => {
+            State::WaitingChildren => {
+                queue.blocked.remove(&key);
+            }
+            State::Active | State::Completed | State::Failed => {
                 debug_assert!(false, "{:?} was not queued", job.id);
             }
         }

@@ -218,12 +218,14 @@ impl Engine {
             result: result.clone(),
         };
         self.emit(turn, key, event);
-        // A result that is not kept is nobody's to read.
+        self.settle_completion(turn, key, result.clone());
+        // A result that is not kept is nobody's to read but the parent's.
         let result = result.filter(|_| !removed);
         let how = Waited::Completed {
             result: result.clone(),
         };
         self.end_job_waits(turn, key, &how);
+        self.forget_child_failures(key, true);
         if removed {
             self.delete(turn, key);
         } else {
@@ -309,6 +311,8 @@ impl Engine {
     pub(super) fn fail_for_good(&mut self, turn: &mut Turn<'_>, key: JobKey, fatal: Fatal) {
         let now = self.now;
         self.release_key(key);
+        self.untie_all(key);
+        self.forget_child_failures(key, false);
         let done_seq = self.next_done();
         let expires_at = now.saturating_add(self.config.dlq_age);
         let job = self.store.job_mut(key);
@@ -325,6 +329,7 @@ impl Engine {
         let (queue, data) = (job.queue, job.data.clone());
         let life = job.life();
         life.done_seq = done_seq;
+        let settled = fatal.error.clone();
         let error = fatal.event_error.or_else(|| fatal.error.clone());
         life.failure = Some(DeadLetter {
             reason: fatal.reason,
@@ -342,6 +347,7 @@ impl Engine {
         self.emit(turn, key, event);
         // Before a deletion, so that whoever waits for the outcome learns which one it was.
         self.end_job_waits(turn, key, &Waited::Failed);
+        self.settle_failure(turn, key, settled);
         if removed {
             self.delete(turn, key);
         } else {

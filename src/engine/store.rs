@@ -10,6 +10,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use slab::Slab;
 use std::hash::BuildHasher;
 
+use super::dependency::Links;
 use super::id::{JobId, LockToken};
 use super::job::{
     AttemptRecord, Failure, FailureReason, JobOptions, JobView, Payload, State, TimelineEntry,
@@ -48,7 +49,6 @@ pub(super) struct Job {
     pub(super) seq: u64,
     pub(super) priority: f64,
     pub(super) created_at: Millis,
-    pub(super) admitted_at: Millis,
     pub(super) run_at: Millis,
     pub(super) attempts: u32,
     pub(super) max_attempts: u32,
@@ -60,12 +60,15 @@ pub(super) struct Job {
     pub(super) remove_on_fail: bool,
     pub(super) durable: bool,
     pub(super) options: Option<Arc<JobOptions>>,
+    pub(super) links: Option<Box<Links>>,
     pub(super) life: Option<Box<Life>>,
 }
 
 /// What has happened to a job since its first delivery (or change).
 #[derive(Debug, Default)]
 pub(super) struct Life {
+    /// When it was added, where that is not its creation time.
+    pub(super) admitted_at: Option<Millis>,
     /// After the entry of its admission.
     pub(super) timeline: Vec<TimelineEntry>,
     pub(super) started_at: Option<Millis>,
@@ -250,7 +253,11 @@ impl Job {
         let mut timeline = Vec::with_capacity(later.len() + 1);
         timeline.push(TimelineEntry {
             state: self.admitted_as,
-            at: self.admitted_at,
+            at: self
+                .life
+                .as_ref()
+                .and_then(|life| life.admitted_at)
+                .unwrap_or(self.created_at),
             error: None,
             attempt: None,
         });
@@ -274,6 +281,11 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
+    /// Whether a job stands in that place.
+    pub(super) fn contains(&self, key: JobKey) -> bool {
+        self.jobs.contains(key.0 as usize)
+    }
+
     pub(super) fn find(&self, id: &JobId) -> Option<JobKey> {
         self.index
             .find(self.hasher.hash_one(id), |key| self.job(*key).id == *id)
@@ -356,6 +368,7 @@ impl Engine {
             remove_on_fail: job.remove_on_fail,
             durable: job.durable,
             options: Arc::clone(job.options.as_ref().unwrap_or(&self.default_options)),
+            links: job.links.as_ref().map(|links| Box::new(links.view())),
             timeline: job.timeline(),
         }
     }

@@ -47,6 +47,7 @@ fn extra_entries(kind: &EventKind) -> usize {
         EventKind::Retried
         | EventKind::Delayed { .. }
         | EventKind::Waiting { .. }
+        | EventKind::WaitingChildren { .. }
         | EventKind::Removed { .. }
         | EventKind::Drained { .. }
         | EventKind::Cleaned { .. }
@@ -92,7 +93,9 @@ fn write_extra(map: &mut Entries<'_>, kind: &EventKind) {
             }
         }
         EventKind::Delayed { delay } => map.number("delay", *delay),
-        EventKind::Waiting { prev } | EventKind::Removed { prev } => map.text("prev", prev.name()),
+        EventKind::Waiting { prev }
+        | EventKind::WaitingChildren { prev }
+        | EventKind::Removed { prev } => map.text("prev", prev.name()),
         EventKind::Drained { count }
         | EventKind::Cleaned { count }
         | EventKind::Obliterated { count } => {

@@ -231,11 +231,6 @@ impl<'a> Fields<'a> {
         let known = |entry: &Entry<'_>| names.iter().any(|name| name.as_bytes() == entry.key);
         self.more.is_empty() && inline.iter().all(known)
     }
-
-    /// Whether a list is set and holds anything; what is no list counts as something.
-    pub(super) fn holds_any(&self, name: &str) -> bool {
-        !matches!(self.value(name), None | Some(Value::Array(0)))
-    }
 }
 
 /// The items of a list, each by its bytes.

@@ -2,8 +2,9 @@
 
 use super::{Execute, Outcome};
 use crate::command::QueueName;
+use crate::command::flow;
 use crate::engine::Progressing::Done;
-use crate::engine::{Engine, JobId, Payload, TokenGiven, Turn};
+use crate::engine::{Engine, JobId, JobLinks, Payload, TokenGiven, Turn};
 
 /// Deletes a job that has not started.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,13 @@ pub struct UpdateData {
 
 impl Execute for UpdateData {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        Ok(Done(engine.update_data(turn, &self.id, self.data)))
+        // A job of a flow keeps the ties that its data names.
+        let links = engine.links(turn, &self.id).filter(JobLinks::is_flow);
+        let data = match (links, engine.is_live(&self.id)) {
+            (Some(links), true) => Some(flow::update(&links, self.data.as_ref())?),
+            _ => self.data,
+        };
+        Ok(Done(engine.update_data(turn, &self.id, data)))
     }
 }
 
@@ -133,5 +140,20 @@ pub struct MoveToWait {
 impl Execute for MoveToWait {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
         Ok(Done(engine.move_to_wait(turn, &self.id, self.token)?))
+    }
+}
+
+/// Puts an active job aside until its dependencies change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MoveToWaitingChildren {
+    /// The job.
+    pub id: JobId,
+    /// Proof of the delivery.
+    pub token: TokenGiven,
+}
+
+impl Execute for MoveToWaitingChildren {
+    fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
+        Ok(Done(engine.park(turn, &self.id, self.token)?))
     }
 }

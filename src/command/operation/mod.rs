@@ -7,6 +7,7 @@
 mod add;
 mod change;
 mod dedup;
+mod flow;
 mod log;
 mod queue;
 mod read;
@@ -17,9 +18,14 @@ use std::sync::Arc;
 
 pub use add::{Add, AddMany};
 pub use change::{
-    Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, Promote, PromoteMany, UpdateData,
+    Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, MoveToWaitingChildren, Promote,
+    PromoteMany, UpdateData,
 };
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
+pub use flow::{
+    ChildValue, GetChildFailures, GetChildrenValues, GetFlow, RemoveChildDependency,
+    RemoveUnprocessedChildren, UpdateParent,
+};
 pub use log::{AddLog, ClearLogs, GetLogs};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
@@ -30,9 +36,10 @@ pub use work::{Ack, AckMany, ExtendLock, Fail, Heartbeat, Progress, Pull, Renew}
 pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers};
 
 use super::CommandError;
+use super::flow::AddFlow;
 use crate::engine::{
-    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
-    Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+    Added, Change, ChildFailure, Counts, Delivery, Engine, FlowNode, JobDetail, JobId, JobView,
+    LogLine, Payload, Progressing, Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -121,6 +128,14 @@ operations! {
     Promote => Changed(Change),
     PromoteMany => Counted(usize),
     MoveToWait => Changed(Change),
+    MoveToWaitingChildren => Changed(Change),
+    AddFlow => FlowAdded(Vec<JobView>),
+    UpdateParent => Done(()),
+    RemoveChildDependency => Flag(bool),
+    RemoveUnprocessedChildren => Counted(usize),
+    GetChildrenValues => ChildrenValues(Vec<ChildValue>),
+    GetChildFailures => ChildFailures(Vec<ChildFailure>),
+    GetFlow => Flow(Option<Box<FlowNode>>),
     Progress => Changed(Change),
     AddLog => Changed(Change),
     GetLogs => Logs(Vec<LogLine>),
@@ -166,6 +181,14 @@ pub enum Reply {
     Renewed(Vec<Renewal>),
     /// The fate of a change.
     Changed(Change),
+    /// The jobs of a flow, as they were admitted.
+    FlowAdded(Vec<JobView>),
+    /// Results of children.
+    ChildrenValues(Vec<ChildValue>),
+    /// Children that failed without holding their parent back.
+    ChildFailures(Vec<ChildFailure>),
+    /// A tree of jobs, if there is such a job.
+    Flow(Option<Box<FlowNode>>),
     /// A number.
     Counted(usize),
     /// Log lines, oldest first.

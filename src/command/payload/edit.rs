@@ -1,9 +1,10 @@
-//! The one edit the server makes inside a user's map: taking a legacy job name out of the data.
+//! The edits the server makes inside a user's map: it takes a legacy job name out of the data, and writes the ties
+//! of a job in a flow into it.
 //!
-//! Clients of protocol 2 send the job's name as an entry of its data (tcp protocol section 6.2). All
-//! other entries keep their bytes and their order.
+//! Clients of protocol 2 send the job's name as an entry of its data (tcp protocol section 6.2); workers read the
+//! ties there (section 6.2, reserved keys). All other entries keep their bytes and their order.
 
-use super::{Reader, Value, Writer};
+use super::{Fault, Reader, Value, Writer};
 
 /// The text stored under `key` in a map. Of several entries with that key the last counts, as it does
 /// for the clients that decode into an object; `None` if that one is not UTF-8 text, if there is none,
@@ -14,6 +15,58 @@ pub fn text_entry<'a>(bytes: &'a [u8], key: &str) -> Option<&'a str> {
         .rfind(|entry| entry.is(key))?
         .value;
     Reader::new(value).read_text().ok()
+}
+
+/// The value stored under `key` in a map, as it stands there; of several the last.
+pub fn raw_entry<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let entry = entries(bytes)?.into_iter().rfind(|entry| entry.is(key))?;
+    Some(entry.value)
+}
+
+/// The first key of a map that begins with `prefix`.
+///
+/// # Errors
+/// When the bytes are no map.
+pub fn key_with_prefix<'a>(bytes: &'a [u8], prefix: &str) -> Result<Option<&'a str>, Fault> {
+    let entries = entries(bytes).ok_or(Fault::NotMap)?;
+    let texts = entries
+        .into_iter()
+        .filter_map(|entry| Reader::new(entry.key).read_text().ok());
+    Ok(texts.into_iter().find(|key| key.starts_with(prefix)))
+}
+
+/// The map with exactly these values (or none) under these keys: one that is there is replaced in its place, a new one
+/// stands at the end. `None` when the bytes are no map.
+pub fn with_entries(bytes: &[u8], values: &[(&str, Option<&[u8]>)]) -> Option<Vec<u8>> {
+    let mut entries = entries(bytes)?;
+    let mut missing: Vec<_> = values.iter().filter(|(_, value)| value.is_some()).collect();
+    entries.retain_mut(|entry| {
+        let Some((key, value)) = values.iter().find(|(key, _)| entry.is(key)) else {
+            return true;
+        };
+        // A key that stands there twice stays once.
+        let first = missing.iter().any(|(other, _)| other == key);
+        missing.retain(|(other, _)| other != key);
+        match value {
+            Some(value) if first => {
+                entry.value = value;
+                true
+            }
+            _ => false,
+        }
+    });
+    let mut out = Vec::with_capacity(bytes.len() + 64);
+    let mut writer = Writer::new(&mut out);
+    writer.map(entries.len() + missing.len());
+    for entry in &entries {
+        writer.raw(entry.key);
+        writer.raw(entry.value);
+    }
+    for (key, value) in missing {
+        writer.text(key);
+        writer.raw(value.unwrap_or(&[0xc0]));
+    }
+    Some(out)
 }
 
 /// The map without its entries under `key`; bytes that are no map come back as they are.

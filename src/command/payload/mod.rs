@@ -4,7 +4,7 @@
 //! room is the only one that looks inside. [`Reader`] and [`check`] serve the worker door, [`Writer`]
 //! everything that encodes, [`to_json`], [`to_value`] and [`from_value`] the JSON edges (agents, command
 //! line, HTTP), [`fits_utf16`] and [`fits_utf8`] the size limits, [`text_entry`] and [`without_key`] the
-//! job names that older clients put inside the data.
+//! job names that older clients put inside the data, [`with_entries`] and its like the ties of jobs in flows.
 //!
 //! Invariants: no input makes anything here panic or recurse, so neither depth nor a lying length can
 //! end the process; memory stays proportional to the bytes given, never to the lengths they claim.
@@ -22,7 +22,7 @@ mod to_json;
 mod walk;
 mod writer;
 
-pub use edit::{text_entry, without_key};
+pub use edit::{key_with_prefix, raw_entry, text_entry, with_entries, without_key};
 pub use from_json::{JsonFault, from_value};
 pub use reader::{DEPTH_MAX, Reader, Value, check};
 pub use size::{fits_utf8, fits_utf16, json_len_utf8, json_len_utf16};
@@ -46,6 +46,9 @@ pub enum Fault {
     /// More containers inside each other than the given number.
     #[error("MessagePack value is nested deeper than {0} levels")]
     TooDeep(usize),
+    /// Something else where a map is needed.
+    #[error("MessagePack value is not a map")]
+    NotMap,
     /// Something else where UTF-8 text is needed.
     #[error("MessagePack value is not UTF-8 text")]
     NotText,

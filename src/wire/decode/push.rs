@@ -96,9 +96,9 @@ fn check<'a>(
     options(fields, form, draft)?;
     match draft.check() {
         // Dependencies come after the options and before the name.
-        Ok(job) => check_unsupported(fields, draft).map(|()| job),
+        Ok(job) => check_unsupported(fields).map(|()| job),
         Err(ArgumentError::JobName) => {
-            check_unsupported(fields, draft)?;
+            check_unsupported(fields)?;
             Err(ArgumentError::JobName)
         }
         Err(error) => Err(error),
@@ -152,6 +152,15 @@ fn options<'a>(
     draft.debounce_id = fields.text("debounceId")?;
     draft.unique_key = fields.text("uniqueKey")?;
     draft.parent_id = fields.text("parentId")?;
+    draft.depends_on = fields.texts("dependsOn")?;
+    draft.children = fields.texts("childrenIds")?;
+    // A parent's id alone is only stored; together with the keys that tie to a parent it has to be found.
+    if let (Some(parent), Some(data)) = (draft.parent_id, draft.data)
+        && payload::text_entry(data, "__parentId") == Some(parent)
+    {
+        draft.parent_queue =
+            payload::text_entry(data, "__parentQueue").filter(|queue| !queue.is_empty());
+    }
     draft.tags = fields.texts("tags")?;
     draft.lifo = fields.truthy("lifo");
     draft.remove_on_complete = fields.truthy("removeOnComplete");
@@ -196,9 +205,8 @@ fn backoff(fields: &Fields<'_>) -> BackoffDraft {
     }
 }
 
-/// What later versions will take. A parent's id alone is only stored; together with the keys that link
-/// to a parent it would have to be found.
-fn check_unsupported(fields: &Fields<'_>, draft: &JobDraft<'_>) -> Result<(), ArgumentError> {
+/// What later versions will take.
+fn check_unsupported(fields: &Fields<'_>) -> Result<(), ArgumentError> {
     match fields.number_or_text("groupMaxSize") {
         Number::Absent => {}
         Number::Value(size) if is_positive_safe_integer(size) => {}
@@ -206,17 +214,6 @@ fn check_unsupported(fields: &Fields<'_>, draft: &JobDraft<'_>) -> Result<(), Ar
     }
     if fields.value("repeat").is_some() {
         return Err(ArgumentError::Unsupported("repeat"));
-    }
-    for edges in ["dependsOn", "childrenIds"] {
-        if fields.holds_any(edges) {
-            return Err(ArgumentError::Unsupported(edges));
-        }
-    }
-    if let (Some(parent), Some(data)) = (draft.parent_id, draft.data)
-        && payload::text_entry(data, "__parentId") == Some(parent)
-        && payload::text_entry(data, "__parentQueue").is_some_and(|queue| !queue.is_empty())
-    {
-        return Err(ArgumentError::Unsupported("parentId"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use crate::command::payload::Writer;
-use crate::engine::{BackoffKind, JobDetail, JobOptions, JobView, TimelineEntry};
+use crate::engine::{BackoffKind, JobDetail, JobId, JobLinks, JobOptions, JobView, TimelineEntry};
 
 use super::Entries;
 
@@ -73,10 +73,15 @@ fn begin(out: &mut Vec<u8>, job: &JobView, more: usize) {
     map.bool("durable", job.durable);
     timeline(&mut map, &job.timeline);
     let defaults = &*DEFAULTS;
-    if *job.options == defaults.options {
+    if *job.options == defaults.options && job.links.is_none() {
         Writer::new(map.out()).raw(&defaults.bytes);
     } else {
-        options(&mut map, &job.options);
+        let alone = JobLinks::default();
+        options(
+            &mut map,
+            &job.options,
+            job.links.as_deref().unwrap_or(&alone),
+        );
     }
 }
 
@@ -104,23 +109,36 @@ struct Defaults {
 static DEFAULTS: LazyLock<Defaults> = LazyLock::new(|| {
     let default = JobOptions::default();
     let mut bytes = Vec::new();
-    options(&mut Entries::new(&mut bytes), &default);
+    options(
+        &mut Entries::new(&mut bytes),
+        &default,
+        &JobLinks::default(),
+    );
     Defaults {
         options: default,
         bytes,
     }
 });
 
-fn options(map: &mut Entries<'_>, options: &JobOptions) {
+fn options(map: &mut Entries<'_>, options: &JobOptions, links: &JobLinks) {
     backoff(map, options);
     map.number_or_nil("ttl", options.ttl);
     map.number_or_nil("timeout", options.timeout);
     map.number_or_nil("stallTimeout", options.stall_timeout);
     map.text_or_nil("uniqueKey", options.unique_key.as_deref());
-    map.text_or_nil("parentId", options.parent_id.as_deref());
+    let parent = links.parent.as_ref().map(|parent| parent.id.text());
+    map.text_or_nil(
+        "parentId",
+        parent.as_deref().or(options.parent_id.as_deref()),
+    );
     map.nil("groupId");
-    map.texts::<&str>("dependsOn", &[]);
-    map.texts::<&str>("childrenIds", &[]);
+    let texts = |ids: &[JobId]| {
+        ids.iter()
+            .map(|id| id.text().into_owned())
+            .collect::<Vec<_>>()
+    };
+    map.texts("dependsOn", &texts(&links.depends_on));
+    map.texts("childrenIds", &texts(&links.children));
     map.time("childrenCompleted", 0);
     map.texts("tags", &options.tags);
     map.nil("repeat");

@@ -2,6 +2,7 @@
 
 mod ack;
 mod fail;
+pub mod flow;
 mod id;
 mod job;
 mod kept;

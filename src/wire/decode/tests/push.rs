@@ -269,25 +269,11 @@ fn faults_of_a_push_have_their_exact_texts() {
             json!({"groupId": "g"}),
             "groupId is not supported by this version",
         ),
-        (
-            json!({"dependsOn": ["x"]}),
-            "dependsOn is not supported by this version",
-        ),
-        (
-            json!({"dependsOn": "x"}),
-            "dependsOn is not supported by this version",
-        ),
-        (
-            json!({"childrenIds": ["x"]}),
-            "childrenIds is not supported by this version",
-        ),
+        (json!({"dependsOn": "x"}), "dependsOn must be an array"),
+        (json!({"childrenIds": 5}), "childrenIds must be an array"),
         (
             json!({"repeat": {"every": 5}}),
             "repeat is not supported by this version",
-        ),
-        (
-            json!({"parentId": "p", "data": {"__parentId": "p", "__parentQueue": "q"}}),
-            "parentId is not supported by this version",
         ),
         (json!({"uniqueKey": 5}), "uniqueKey must be a string"),
         (json!({"jobId": 5}), "jobId must be a string"),
@@ -328,10 +314,6 @@ fn the_first_fault_answers() {
             json!({"queue": "q", "delay": "x", "dependsOn": ["d"], "name": ""}),
             "delay must be a number",
         ),
-        (
-            json!({"queue": "q", "dependsOn": ["d"], "name": ""}),
-            "dependsOn is not supported by this version",
-        ),
     ];
     for (mut frame, text) in cases {
         frame["cmd"] = json!("PUSH");
@@ -357,8 +339,8 @@ fn a_batch_names_the_entry_at_fault() {
             "jobs[1]: groupId must be a non-empty string",
         ),
         (
-            json!([{"dependsOn": ["x"]}]),
-            "jobs[0]: dependsOn is not supported by this version",
+            json!([{"dependsOn": "x"}]),
+            "jobs[0]: dependsOn must be an array",
         ),
         (json!([{}, {}, 5]), "jobs[2]: job must be an object"),
         (json!("nope"), "jobs must be an array"),
@@ -414,4 +396,37 @@ fn a_batch_of_a_million_and_one_is_refused() {
             .into()
         )
     );
+}
+
+#[test]
+fn ties_to_other_jobs_arrive() {
+    let add = add(&json!({
+        "cmd": "PUSH", "queue": "q", "dependsOn": ["a", "b", "a"], "childrenIds": ["a"], "parentId": "p",
+        "data": {"__parentId": "p", "__parentQueue": "pq"},
+    }));
+    let links = add.job.links.unwrap();
+    let ids = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| JobId::from_text(text))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(links.depends_on, ids(&["a", "b"]));
+    assert_eq!(links.children, ids(&["a"]));
+    let parent = links.parent.unwrap();
+    assert_eq!((parent.id, &*parent.queue), (JobId::from_text("p"), "pq"));
+    assert_eq!(add.job.options, None);
+}
+
+#[test]
+fn a_parent_that_the_data_does_not_name_is_only_stored() {
+    for data in [
+        json!({}),
+        json!({"__parentId": "other", "__parentQueue": "q"}),
+        json!({"__parentId": "p"}),
+    ] {
+        let add = add(&json!({"cmd": "PUSH", "queue": "q", "parentId": "p", "data": data}));
+        assert_eq!(add.job.links, None);
+        assert_eq!(add.job.options.unwrap().parent_id.as_deref(), Some("p"));
+    }
 }

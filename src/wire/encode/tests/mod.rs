@@ -94,6 +94,7 @@ fn job() -> JobView {
         remove_on_fail: false,
         durable: false,
         options: JobOptions::default().into(),
+        links: None,
         timeline: vec![TimelineEntry {
             state: State::Waiting,
             at: 1_700_000_000_003,

@@ -127,6 +127,7 @@ impl Reference {
             remove_on_fail: new.remove_on_fail,
             durable: new.durable,
             options,
+            links: None,
             timeline: Vec::new(),
         };
         self.next_seq += 1;

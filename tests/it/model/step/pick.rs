@@ -211,6 +211,7 @@ impl Draft {
             remove_on_fail: dice.chance(15),
             durable: dice.chance(5),
             options,
+            ..NewJob::default()
         };
         let timestamp = dice.maybe(15, &[0, -1, -2_000, -40_000, 1, 300]);
         Self {

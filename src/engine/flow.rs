@@ -1,0 +1,359 @@
+//! Flows: jobs admitted together, and the ties between parents and children that are made or cut later (engine
+//! contract, section 13; tcp protocol, section 18).
+//!
+//! The data of a job in a flow repeats its ties under keys that workers read. The engine does not look into data: who
+//! calls gives a function that writes the ties into it ([`Annotate`]).
+
+use std::sync::Arc;
+
+use super::id::JobId;
+use super::job::{JobDetail, JobLinks, JobView, NewJob, NewLinks, Parent, Payload, State};
+use super::outcome::Refusal;
+use super::queue::QueueKey;
+use super::store::JobKey;
+use super::{Engine, Turn};
+
+/// Levels of a flow that [`Engine::flow_tree`] shows at most; flows are planned no deeper.
+pub const FLOW_DEPTH_MAX: usize = 100;
+/// Jobs that [`Engine::flow_tree`] shows at most, and that one flow has at most.
+pub const FLOW_JOBS_MAX: usize = 10_000;
+
+/// Writes the ties of a job into its data; `None` leaves the data as it is.
+pub type Annotate = fn(&JobLinks, Option<&Payload>) -> Option<Payload>;
+
+/// A job of a flow as it is admitted; its links name only jobs of the same flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowJob {
+    /// Its id, chosen before.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// The job.
+    pub job: NewJob,
+}
+
+/// A job with the tree of jobs below it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowNode {
+    /// The job.
+    pub job: JobDetail,
+    /// Its children that still exist; `None` where the tree was cut.
+    pub children: Option<Vec<FlowNode>>,
+}
+
+impl Engine {
+    /// A fresh id for a job that is added later.
+    pub fn plan_id(&mut self, turn: &mut Turn<'_>) -> JobId {
+        self.tick(turn);
+        self.ids.job_id(self.now)
+    }
+
+    /// Adds the jobs of a flow, in order: all of them, or none.
+    ///
+    /// # Errors
+    /// [`Refusal::FlowJobExists`] for the first id that is taken.
+    pub fn add_flow(
+        &mut self,
+        turn: &mut Turn<'_>,
+        jobs: Vec<FlowJob>,
+    ) -> Result<Vec<JobView>, Refusal> {
+        self.tick(turn);
+        if let Some(taken) = jobs.iter().find(|job| self.is_known(&job.id)) {
+            return Err(Refusal::FlowJobExists(taken.id.clone()));
+        }
+        let mut views = Vec::with_capacity(jobs.len());
+        self.hold(turn, |engine, turn| {
+            let mut keys = Vec::with_capacity(jobs.len());
+            for job in jobs {
+                let queue = engine.queues.open_listed(&job.queue);
+                let key = engine.insert(turn, queue, Some(job.id), job.job);
+                views.push(engine.view(key));
+                keys.push((key, queue));
+            }
+            // Only now can the end of one of them reach the others.
+            for (key, queue) in keys {
+                if !engine.store.contains(key) {
+                    continue;
+                }
+                engine.fail_if_expired(turn, key);
+                engine.note_idle(queue);
+                engine.serve(turn, queue);
+            }
+        });
+        Ok(views)
+    }
+
+    /// Whether a job with that id exists or has completed.
+    fn is_known(&self, id: &JobId) -> bool {
+        self.store.find(id).is_some() || self.has_completed(id)
+    }
+
+    /// The ties of a job, if it has any.
+    pub fn links(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<JobLinks> {
+        self.tick(turn);
+        let links = self.store.job(self.store.find(id)?).links.as_ref()?;
+        Some(links.view())
+    }
+
+    /// Whether a job that is not stored yet may become a child of this parent.
+    pub(super) fn check_parent(&self, parent: &Parent) -> Result<(), Refusal> {
+        let key = self.linkable(&parent.id)?;
+        let queue = self.queues.name(self.store.job(key).queue);
+        if *queue == parent.queue {
+            Ok(())
+        } else {
+            Err(Refusal::ParentElsewhere {
+                parent: parent.id.clone(),
+                queue: Arc::clone(queue),
+                given: Arc::clone(&parent.queue),
+            })
+        }
+    }
+
+    /// The parent, if children can still be added to it.
+    fn linkable(&self, parent: &JobId) -> Result<JobKey, Refusal> {
+        let key = self
+            .store
+            .find(parent)
+            .ok_or_else(|| Refusal::ParentNotFound(parent.clone()))?;
+        let state = self.store.job(key).state;
+        if state.is_queued() || state == State::WaitingChildren {
+            Ok(key)
+        } else {
+            Err(Refusal::ParentNotLinkable(parent.clone()))
+        }
+    }
+
+    /// Makes a parent that has not started wait for a child.
+    pub(super) fn block_on_child(&mut self, parent: JobKey, child: &JobId) {
+        self.unqueue(parent);
+        let was_blocked = self.store.job(parent).state == State::WaitingChildren;
+        self.add_child(parent, child);
+        self.enqueue(parent);
+        let now = self.now;
+        let job = self.store.job_mut(parent);
+        if !was_blocked && job.state == State::WaitingChildren {
+            job.record(State::WaitingChildren, now, None, None);
+        }
+    }
+
+    /// A new job was added as the child of this parent, unless the parent has ended meanwhile.
+    pub(super) fn adopt(&mut self, parent: JobKey, child: &JobId) {
+        let state = self.store.job(parent).state;
+        if state.is_queued() || state == State::WaitingChildren {
+            self.block_on_child(parent, child);
+        }
+    }
+
+    /// Makes one existing job the child of another.
+    ///
+    /// Where the parent declares the child already, only the child learns of it, whatever the parent's state.
+    ///
+    /// # Errors
+    /// [`Refusal`] when either is missing, the child has another parent, the parent has started, or each would wait for
+    /// the other.
+    pub fn link(
+        &mut self,
+        turn: &mut Turn<'_>,
+        child: &JobId,
+        parent: &JobId,
+        annotate: Annotate,
+    ) -> Result<(), Refusal> {
+        self.tick(turn);
+        if child == parent {
+            return Err(Refusal::OwnFlowParent);
+        }
+        let parent_key = self.store.find(parent);
+        let declared = parent_key.is_some_and(|key| self.declares(key, child));
+        let Some(child_key) = self.store.find(child) else {
+            return if declared && self.has_completed(child) {
+                Ok(())
+            } else {
+                Err(Refusal::ChildNotFound(child.clone()))
+            };
+        };
+        let parent_key = parent_key.ok_or_else(|| Refusal::ParentNotFound(parent.clone()))?;
+        if let Some(other) = self.store.job(child_key).parent()
+            && other != parent
+        {
+            return Err(Refusal::ChildOfAnother {
+                child: child.clone(),
+                parent: other.clone(),
+            });
+        }
+        if !declared {
+            self.linkable(parent)?;
+            if self.waits_for(child, parent) {
+                return Err(Refusal::DependencyCycle);
+            }
+            self.block_on_child(parent_key, child);
+            self.annotate(parent_key, annotate);
+        }
+        self.set_parent(child_key, parent_key);
+        self.annotate(child_key, annotate);
+        self.release_if_free(turn, parent_key, true);
+        if self.store.job(child_key).state == State::Failed {
+            let failure = self.store.job(child_key).failure();
+            self.settle_failure(turn, child_key, failure.and_then(|failure| failure.error));
+        }
+        Ok(())
+    }
+
+    fn declares(&self, parent: JobKey, child: &JobId) -> bool {
+        let links = self.store.job(parent).links.as_ref();
+        links.is_some_and(|links| links.children.contains(child))
+    }
+
+    fn set_parent(&mut self, child: JobKey, parent: JobKey) {
+        let job = self.store.job(parent);
+        let parent = Parent {
+            id: job.id.clone(),
+            queue: Arc::clone(self.queues.name(job.queue)),
+        };
+        let job = self.store.job_mut(child);
+        job.links.get_or_insert_default().parent = Some(parent);
+        // What the client gave before was a marker or the same id.
+        if let Some(options) = job.options.as_mut()
+            && options.parent_id.is_some()
+        {
+            Arc::make_mut(options).parent_id = None;
+        }
+    }
+
+    fn annotate(&mut self, key: JobKey, annotate: Annotate) {
+        let job = self.store.job_mut(key);
+        let links = job.links.as_ref().map(|links| links.view());
+        let data = annotate(&links.unwrap_or_default(), job.data.as_ref());
+        if data.is_some() {
+            job.data = data;
+        }
+    }
+
+    /// Writes the ties of a job into its data.
+    pub fn annotate_job(&mut self, id: &JobId, annotate: Annotate) {
+        if let Some(key) = self.store.find(id) {
+            self.annotate(key, annotate);
+        }
+    }
+
+    /// Cuts the tie between a child and its parent, on both sides; whether the parent was still waiting for it.
+    ///
+    /// # Errors
+    /// [`Refusal::JobNotFound`], [`Refusal::NoParent`].
+    pub fn unlink(
+        &mut self,
+        turn: &mut Turn<'_>,
+        child: &JobId,
+        annotate: Annotate,
+    ) -> Result<bool, Refusal> {
+        self.tick(turn);
+        let key = self
+            .store
+            .find(child)
+            .ok_or_else(|| Refusal::JobNotFound(child.clone()))?;
+        let job = self.store.job(key);
+        let parent = job
+            .parent()
+            .ok_or_else(|| Refusal::NoParent(child.clone()))?;
+        let Some(parent) = self.store.find(parent).filter(|_| job.state.is_live()) else {
+            return Ok(false);
+        };
+        if !self.untie(parent, child) {
+            return Ok(false);
+        }
+        for key in [key, parent] {
+            if let Some(links) = self.store.job_mut(key).links.as_mut() {
+                links.children.retain(|other| other != child);
+            }
+        }
+        if let Some(links) = self.store.job_mut(key).links.as_mut() {
+            links.parent = None;
+        }
+        self.annotate(key, annotate);
+        self.annotate(parent, annotate);
+        self.release_if_free(turn, parent, true);
+        Ok(true)
+    }
+
+    /// Deletes the children of a job that have not started; the job never fails by it. How many.
+    pub fn remove_unprocessed_children(&mut self, turn: &mut Turn<'_>, parent: &JobId) -> usize {
+        self.tick(turn);
+        let Some(parent) = self.store.find(parent) else {
+            return 0;
+        };
+        let links = self.store.job(parent).links.as_ref();
+        let children = links
+            .map(|links| links.children.clone())
+            .unwrap_or_default();
+        let mut removed = 0;
+        self.hold(turn, |engine, turn| {
+            for child in &children {
+                let Some(key) = engine.store.find(child) else {
+                    continue;
+                };
+                let state = engine.store.job(key).state;
+                if state.is_queued() || state == State::WaitingChildren {
+                    engine.untie(parent, child);
+                    engine.remove_single(turn, key);
+                    removed += 1;
+                }
+            }
+            engine.release_if_free(turn, parent, true);
+        });
+        removed
+    }
+
+    /// The tree of jobs below a job of a queue: at most `depth` levels (and [`FLOW_DEPTH_MAX`]), `children` for each job,
+    /// and [`FLOW_JOBS_MAX`] jobs in all.
+    pub fn flow_tree(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &JobId,
+        queue: &str,
+        depth: usize,
+        children: usize,
+    ) -> Option<FlowNode> {
+        self.tick(turn);
+        let key = self.store.find(id)?;
+        let in_queue: QueueKey = self.queues.find(queue)?;
+        if self.store.job(key).queue != in_queue {
+            return None;
+        }
+        let mut left = FLOW_JOBS_MAX - 1;
+        Some(self.flow_node(key, depth.min(FLOW_DEPTH_MAX), children, &mut left))
+    }
+
+    fn flow_node(&self, key: JobKey, depth: usize, width: usize, left: &mut usize) -> FlowNode {
+        let job = self.detail(key);
+        if depth == 0 {
+            let leaf = self.store.job(key).links.as_ref();
+            let leaf = leaf.is_none_or(|links| links.children.is_empty());
+            let children = leaf.then(Vec::new);
+            return FlowNode { job, children };
+        }
+        let id = &self.store.job(key).id;
+        let links = self.store.job(key).links.as_ref();
+        let mut children = Vec::new();
+        for child in links.iter().flat_map(|links| &links.children).take(width) {
+            // A job that took over a child's id is no child.
+            let theirs = self.store.find(child);
+            let theirs = theirs.filter(|child| self.store.job(*child).parent() == Some(id));
+            let (Some(child), Some(less)) = (theirs, left.checked_sub(1)) else {
+                continue;
+            };
+            *left = less;
+            children.push(self.flow_node(child, depth - 1, width, left));
+        }
+        FlowNode {
+            job,
+            children: Some(children),
+        }
+    }
+
+    /// Ties a job that is being stored to what it depends on.
+    pub(super) fn tie_new(&mut self, key: JobKey, links: Option<Box<NewLinks>>) {
+        if let Some(links) = links {
+            self.tie(key, *links);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Parents and children: values, failure policies, removals.
+
+use super::*;
+
+#[test]
+fn fl_1_fl_2_tree_runs_its_children_first_and_keeps_their_values() {
+    let mut world = World::new();
+    let root = node(
+        "p",
+        "pq",
+        vec![node("a", "cq", vec![]), node("b", "cq", vec![])],
+    );
+    let views = tree(&mut world, &root);
+    assert_eq!(
+        views
+            .iter()
+            .map(|view| view.id.to_string())
+            .collect::<Vec<_>>(),
+        ["p", "a", "b"]
+    );
+    assert_eq!(world.event_words(), ["pushed p", "pushed a", "pushed b"]);
+    assert_eq!(
+        read(views[0].data.as_ref().unwrap()),
+        json!({"__childrenIds": ["a", "b"]})
+    );
+    assert_eq!(
+        read(views[1].data.as_ref().unwrap()),
+        json!({"__parentId": "p", "__parentQueue": "pq"})
+    );
+    assert_eq!(
+        views[1].links.as_ref().unwrap().parent.as_ref().unwrap().id,
+        id("p")
+    );
+    finish(&mut world, "cq", Some(payload(1)));
+    assert_eq!(state(&mut world, "p"), Some(State::WaitingChildren));
+    finish(&mut world, "cq", Some(payload(2)));
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(
+        values(&mut world, "p"),
+        [
+            ("cq:a".to_owned(), payload(1)),
+            ("cq:b".to_owned(), payload(2))
+        ]
+    );
+    world.events();
+    finish(&mut world, "pq", None);
+    assert_eq!(world.event_words(), ["pulled p", "completed p"]);
+}
+
+#[test]
+fn fl_5_child_without_a_policy_holds_its_parent_back() {
+    let mut world = World::new();
+    family(&mut world, Policy::None);
+    fail_next(&mut world, "cq", "boom");
+    finish(&mut world, "cq", None);
+    assert_eq!(state(&mut world, "p"), Some(State::WaitingChildren));
+}
+
+#[test]
+fn fl_6_child_with_fail_parent_fails_its_parent() {
+    let mut world = World::new();
+    family(&mut world, Policy::Fail);
+    world.events();
+    fail_next(&mut world, "cq", "boom");
+    assert_eq!(error(&mut world, "p"), "Child job a failed: boom");
+    assert_eq!(world.event_words(), ["pulled a", "failed a", "failed p"]);
+    let failed = world.detail(&id("p")).job;
+    assert_eq!(
+        failed.timeline.last().map(|entry| entry.state),
+        Some(State::Failed)
+    );
+    finish(&mut world, "cq", None);
+    assert_eq!(state(&mut world, "p"), Some(State::Failed));
+}
+
+#[test]
+fn fl_7_removed_dependency_no_longer_counts() {
+    let mut world = World::new();
+    family(&mut world, Policy::Remove);
+    fail_next(&mut world, "cq", "boom");
+    assert_eq!(state(&mut world, "p"), Some(State::WaitingChildren));
+    finish(&mut world, "cq", None);
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(failures(&mut world, "p"), []);
+}
+
+#[test]
+fn fl_8_ignored_failure_is_kept_for_the_parent() {
+    let mut world = World::new();
+    family(&mut world, Policy::Ignore);
+    fail_next(&mut world, "cq", "boom");
+    finish(&mut world, "cq", None);
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(
+        failures(&mut world, "p"),
+        [("cq:a".to_owned(), "boom".to_owned(), true)]
+    );
+    finish(&mut world, "pq", None);
+    assert_eq!(failures(&mut world, "p"), []);
+}
+
+#[test]
+fn continue_parent_lets_the_parent_go_on_without_its_children() {
+    let mut world = World::new();
+    family(&mut world, Policy::Continue);
+    world.events();
+    fail_next(&mut world, "cq", "boom");
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(world.event_words(), ["pulled a", "failed a", "waiting p"]);
+    assert_eq!(
+        failures(&mut world, "p"),
+        [("cq:a".to_owned(), "boom".to_owned(), false)]
+    );
+    // The other child still runs, and its parent can read what it left.
+    finish(&mut world, "cq", Some(payload(7)));
+    assert_eq!(values(&mut world, "p"), [("cq:b".to_owned(), payload(7))]);
+}
+
+#[test]
+fn fl_16_retries_after_a_failed_family() {
+    let mut world = World::new();
+    family(&mut world, Policy::Fail);
+    fail_next(&mut world, "cq", "boom");
+    world.move_to_wait(&id("a"), None);
+    finish(&mut world, "cq", None);
+    finish(&mut world, "cq", None);
+    assert_eq!(state(&mut world, "a"), Some(State::Completed));
+    assert_eq!(state(&mut world, "p"), Some(State::Failed));
+    assert_eq!(world.move_to_wait(&id("p"), None), Change::Applied);
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+}
+
+#[test]
+fn fl_17_and_b_11_cancelled_child_leaves_the_dependencies() {
+    let mut world = World::new();
+    tree(&mut world, &node("p", "pq", vec![node("c", "cq", vec![])]));
+    world.events();
+    assert_eq!(world.cancel(&id("c")), Change::Applied);
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(world.event_words(), ["removed c", "waiting p"]);
+}
+
+#[test]
+fn b_11_failure_of_any_kind_runs_the_policy_and_upwards() {
+    let mut world = World::new();
+    let child = with_policy(node("c", "cq", vec![]), Policy::Fail);
+    let middle = with_policy(node("m", "mq", vec![child]), Policy::Fail);
+    tree(&mut world, &node("g", "gq", vec![middle]));
+    // A stall, not a report, ends the child.
+    world.pull("cq").expect("ready");
+    world.sleep(36_000);
+    assert_eq!(
+        error(&mut world, "m"),
+        "Child job c failed: Job stalled at max attempts (1)"
+    );
+    assert_eq!(
+        error(&mut world, "g"),
+        "Child job m failed: Child job c failed: Job stalled at max attempts (1)"
+    );
+}
+
+#[test]
+fn b_11_removed_child_with_fail_parent_fails_its_parent() {
+    let mut world = World::new();
+    family(&mut world, Policy::Fail);
+    world.ask(Drain { queue: queue("cq") });
+    assert_eq!(error(&mut world, "p"), "Child job a failed: removed");
+}
+
+#[test]
+fn b_11_ttl_of_a_blocked_job_runs_and_its_end_is_told() {
+    let mut world = World::new();
+    let mut child = with_policy(
+        node("c", "cq", vec![node("leaf", "lq", vec![])]),
+        Policy::Fail,
+    );
+    child.job.ttl = Number::Value(20.0);
+    tree(&mut world, &node("p", "pq", vec![child]));
+    world.sleep(21);
+    assert_eq!(world.failure(&id("c")).reason, FailureReason::TtlExpired);
+    assert_eq!(
+        error(&mut world, "p"),
+        "Child job c failed: Job TTL expired"
+    );
+}
+
+#[test]
+fn a_job_that_is_too_old_at_its_flow_is_told_to_a_parent_that_comes_later() {
+    let mut world = World::new();
+    let mut child = with_policy(node("c", "cq", vec![]), Policy::Ignore);
+    child.job.timestamp = Number::Value(1.0);
+    child.job.ttl = Number::Value(0.0);
+    tree(&mut world, &node("p", "pq", vec![child]));
+    assert_eq!(state(&mut world, "c"), Some(State::Failed));
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(
+        failures(&mut world, "p"),
+        [("cq:c".to_owned(), "Job TTL expired".to_owned(), true)]
+    );
+}
+
+#[test]
+fn b_38_obliterate_tells_dependents_in_other_queues_only() {
+    let mut world = World::new();
+    tree(
+        &mut world,
+        &node(
+            "p",
+            "other",
+            vec![node("m", "q", vec![node("leaf", "q", vec![])])],
+        ),
+    );
+    world.push("other", after(named("d"), &["leaf"]));
+    world.events();
+    world.ask(Obliterate { queue: queue("q") });
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(error(&mut world, "d"), "Dependency leaf removed");
+    let words = world.event_words();
+    assert!(!words.iter().any(|word| word.ends_with(" m")), "{words:?}");
+}
+
+#[test]
+fn b_10_and_b_31_value_of_a_removed_child_stays_under_its_full_key() {
+    let mut world = World::new();
+    let mut child = node("c", "cq", vec![]);
+    child.job.remove_on_complete = true;
+    tree(
+        &mut world,
+        &node("p", "pq", vec![child, node("d", "cq", vec![])]),
+    );
+    finish(&mut world, "cq", Some(payload(3)));
+    assert_eq!(state(&mut world, "c"), None);
+    assert_eq!(values(&mut world, "p"), [("cq:c".to_owned(), payload(3))]);
+}

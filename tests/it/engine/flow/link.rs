@@ -1,0 +1,328 @@
+//! Ties that are made and cut later, parked jobs, reading a tree.
+
+use super::*;
+
+#[test]
+fn pu_19_child_added_later_blocks_its_parent_and_leaves_its_value() {
+    let mut world = World::new();
+    world.push(
+        "pq",
+        NewJob {
+            data: Some(bytes(&json!({"x": 1}))),
+            ..named("p")
+        },
+    );
+    world.push("cq", child_of(named("c"), "p", "pq"));
+    assert_eq!(state(&mut world, "p"), Some(State::WaitingChildren));
+    assert_eq!(
+        read(world.detail(&id("p")).job.data.as_ref().unwrap()),
+        json!({"x": 1, "__childrenIds": ["c"]})
+    );
+    finish(&mut world, "cq", Some(payload(5)));
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(values(&mut world, "p"), [("cq:c".to_owned(), payload(5))]);
+    let states: Vec<_> = world
+        .detail(&id("p"))
+        .job
+        .timeline
+        .iter()
+        .map(|entry| entry.state)
+        .collect();
+    assert_eq!(
+        states,
+        [State::Waiting, State::WaitingChildren, State::Waiting]
+    );
+}
+
+#[test]
+fn pu_20_parents_that_cannot_wait_are_refused() {
+    let mut world = World::new();
+    world.push("pq", named("p"));
+    let add = |new| bunqueue_mcp::command::Add {
+        queue: queue("cq"),
+        job: new,
+    };
+    assert_eq!(
+        world.refusal(add(child_of(named("c"), "p", "other"))),
+        "Parent job p belongs to queue pq, not other"
+    );
+    assert_eq!(
+        world.refusal(add(child_of(named("c"), "c", "cq"))),
+        "A job cannot be its own parent"
+    );
+    assert_eq!(
+        world.refusal(add(child_of(job(), "none", "pq"))),
+        "Parent job not found: none"
+    );
+    let circle = child_of(after(named("c"), &["p"]), "p", "pq");
+    let both = NewJob {
+        links: Some(Box::new(JobLinks {
+            depends_on: vec![id("p")],
+            ..*circle.links.clone().unwrap()
+        })),
+        ..circle
+    };
+    assert_eq!(world.refusal(add(both)), "flow contains a dependency cycle");
+    world.pull("pq").expect("ready");
+    assert_eq!(
+        world.refusal(add(child_of(job(), "p", "pq"))),
+        "Parent job p is not linkable"
+    );
+}
+
+#[test]
+fn st_5_and_st_7_parked_job_stays_until_it_is_cancelled() {
+    let mut world = World::new();
+    let job = world.push("q", named("a"));
+    let park = || MoveToWaitingChildren {
+        id: id("a"),
+        token: TokenGiven::None,
+    };
+    assert_eq!(world.ask(park()), Change::WrongState(State::Waiting));
+    world.pull("q").expect("ready");
+    world.events();
+    assert_eq!(world.ask(park()), Change::Applied);
+    assert_eq!(world.event_words(), ["waiting-children a"]);
+    assert_eq!(
+        (state(&mut world, "a"), world.detail(&job).job.attempts),
+        (Some(State::WaitingChildren), 0)
+    );
+    assert_eq!(world.detail(&job).job.started_at, None);
+    world.sleep(100_000);
+    assert_eq!(
+        world.try_ask(Discard {
+            id: job.clone(),
+            token: TokenGiven::None
+        }),
+        Ok(Change::WrongState(State::WaitingChildren))
+    );
+    let priority = ChangePriority {
+        id: job.clone(),
+        priority: 1.0,
+        lifo: None,
+    };
+    assert_eq!(
+        world.ask(priority),
+        Change::WrongState(State::WaitingChildren)
+    );
+    world.events();
+    assert_eq!(world.cancel(&job), Change::Applied);
+    assert_eq!(state(&mut world, "a"), None);
+    assert_eq!(world.event_words(), ["removed a"]);
+}
+
+#[test]
+fn a_child_brings_a_parked_job_back() {
+    let mut world = World::new();
+    world.push("q", named("a"));
+    world.pull("q").expect("ready");
+    world.ask(MoveToWaitingChildren {
+        id: id("a"),
+        token: TokenGiven::None,
+    });
+    world.push("cq", child_of(named("c"), "a", "q"));
+    assert_eq!(state(&mut world, "a"), Some(State::WaitingChildren));
+    finish(&mut world, "cq", None);
+    assert_eq!(state(&mut world, "a"), Some(State::Waiting));
+}
+
+fn link(world: &mut World, child: &str, parent: &str) -> String {
+    let update = UpdateParent {
+        child: id(child),
+        parent: id(parent),
+    };
+    match world.try_ask(update) {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn update_parent_ties_existing_jobs() {
+    let mut world = World::new();
+    let with_data = |text| NewJob {
+        data: Some(bytes(&json!({"v": 2}))),
+        ..named(text)
+    };
+    for text in ["p", "p2", "c"] {
+        world.push("q", with_data(text));
+    }
+    assert_eq!(
+        link(&mut world, "c", "c"),
+        "A flow job cannot be its own parent"
+    );
+    assert_eq!(link(&mut world, "zz", "p"), "Child job not found: zz");
+    assert_eq!(link(&mut world, "c", "zz"), "Parent job not found: zz");
+    assert_eq!(link(&mut world, "c", "p"), "ok");
+    assert_eq!(link(&mut world, "c", "p"), "ok");
+    assert_eq!(
+        link(&mut world, "c", "p2"),
+        "Child job c already belongs to parent p"
+    );
+    assert_eq!(
+        link(&mut world, "p", "c"),
+        "flow contains a dependency cycle"
+    );
+    let data = |world: &mut World, text| read(world.detail(&id(text)).job.data.as_ref().unwrap());
+    assert_eq!(
+        data(&mut world, "c"),
+        json!({"v": 2, "__parentId": "p", "__parentQueue": "q"})
+    );
+    assert_eq!(
+        data(&mut world, "p"),
+        json!({"v": 2, "__childrenIds": ["c"]})
+    );
+    // Updates keep the ties and may not touch them.
+    let update = |value: &Json| UpdateData {
+        id: id("c"),
+        data: Some(bytes(value)),
+    };
+    assert_eq!(
+        world.refusal(update(&json!("text"))),
+        "flow job data must be an object"
+    );
+    assert_eq!(
+        world.refusal(update(&json!({"__x": 1}))),
+        "flow job data key is reserved: __x"
+    );
+    assert_eq!(world.ask(update(&json!({"v": 3}))), Change::Applied);
+    assert_eq!(
+        data(&mut world, "c"),
+        json!({"v": 3, "__parentId": "p", "__parentQueue": "q"})
+    );
+    // Cut again, on both sides.
+    assert!(world.ask(RemoveChildDependency { id: id("c") }));
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(
+        (data(&mut world, "c"), data(&mut world, "p")),
+        (json!({"v": 3}), json!({"v": 2}))
+    );
+    assert_eq!(
+        world.refusal(RemoveChildDependency { id: id("c") }),
+        "Job c has no parent"
+    );
+    assert_eq!(
+        world.refusal(RemoveChildDependency { id: id("zz") }),
+        "Job not found: zz"
+    );
+    world.pull_all("q");
+    assert_eq!(link(&mut world, "c", "p2"), "Parent job p2 is not linkable");
+}
+
+#[test]
+fn update_parent_of_older_clients_only_patches_the_child() {
+    let mut world = World::new();
+    let pending = with(named("l1"), |options| {
+        options.parent_id = Some("pending".into())
+    });
+    world.push(
+        "cq",
+        NewJob {
+            data: Some(bytes(&json!({"__parentId": "pending"}))),
+            max_attempts: 1,
+            ..pending
+        },
+    );
+    let links = JobLinks {
+        depends_on: vec![id("l1")],
+        children: vec![id("l1")],
+        parent: None,
+    };
+    world.push(
+        "pq",
+        NewJob {
+            links: Some(Box::new(links)),
+            ..named("lp")
+        },
+    );
+    assert_eq!(link(&mut world, "l1", "lp"), "ok");
+    let child = world.detail(&id("l1")).job;
+    assert_eq!(
+        read(child.data.as_ref().unwrap()),
+        json!({"__parentId": "lp", "__parentQueue": "pq"})
+    );
+    assert_eq!(
+        (
+            child.links.unwrap().parent.unwrap().id,
+            child.options.parent_id.clone()
+        ),
+        (id("lp"), None)
+    );
+    finish(&mut world, "cq", Some(payload(1)));
+    assert_eq!(values(&mut world, "lp"), [("cq:l1".to_owned(), payload(1))]);
+}
+
+#[test]
+fn tie_to_a_child_that_is_over_acts_at_once() {
+    let mut world = World::new();
+    for text in ["done", "dead"] {
+        let new = NewJob {
+            max_attempts: 1,
+            ..named(text)
+        };
+        world.push(
+            "q",
+            with(new, |options| {
+                options.fail_parent_on_failure = text == "dead"
+            }),
+        );
+    }
+    finish(&mut world, "q", Some(payload(1)));
+    fail_next(&mut world, "q", "boom");
+    world.push("q", named("p"));
+    assert_eq!(link(&mut world, "done", "p"), "ok");
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(values(&mut world, "p"), [("q:done".to_owned(), payload(1))]);
+    assert_eq!(link(&mut world, "dead", "p"), "ok");
+    assert_eq!(error(&mut world, "p"), "Child job dead failed: boom");
+}
+
+#[test]
+fn remove_unprocessed_children_frees_the_parent_whatever_the_policy() {
+    let mut world = World::new();
+    family(&mut world, Policy::Fail);
+    world.pull("cq").expect("the first child runs");
+    world.events();
+    assert_eq!(world.ask(RemoveUnprocessedChildren { id: id("p") }), 1);
+    assert_eq!(world.event_words(), ["removed b"]);
+    assert_eq!(state(&mut world, "p"), Some(State::WaitingChildren));
+    world.try_ack(&id("a"), TokenGiven::None).unwrap();
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(world.ask(RemoveUnprocessedChildren { id: id("zz") }), 0);
+}
+
+fn shape(node: &FlowNode) -> String {
+    let children = match &node.children {
+        None => "…".to_owned(),
+        Some(children) => children.iter().map(shape).collect::<Vec<_>>().join(" "),
+    };
+    format!("{}({children})", node.job.job.id)
+}
+
+#[test]
+fn a_tree_is_read_within_its_bounds() {
+    let mut world = World::new();
+    let middle = node(
+        "m",
+        "q",
+        vec![node("x", "q", vec![]), node("y", "q", vec![])],
+    );
+    tree(
+        &mut world,
+        &node("p", "pq", vec![middle, node("n", "q", vec![])]),
+    );
+    let mut show = |queue: &str, depth, children| {
+        let flow = world.ask(GetFlow {
+            id: id("p"),
+            queue: queue.into(),
+            depth,
+            children,
+        });
+        flow.map(|flow| shape(&flow))
+    };
+    assert_eq!(show("pq", 9, 9).as_deref(), Some("p(m(x() y()) n())"));
+    assert_eq!(show("pq", 1, 9).as_deref(), Some("p(m(…) n())"));
+    assert_eq!(show("pq", 9, 1).as_deref(), Some("p(m(x()))"));
+    assert_eq!(show("pq", 0, 1).as_deref(), Some("p(…)"));
+    assert_eq!(show("q", 9, 9), None);
+}
