@@ -122,7 +122,7 @@ impl Engine {
         let created_at = new.timestamp.unwrap_or(now);
         let seq = self.next_job;
         self.next_job += 1;
-        let name = self.name(&new.name);
+        let name = self.names.take(&new.name);
         let admitted_late = created_at != now;
         let key = self.store.insert(Job {
             id,

@@ -348,6 +348,7 @@ impl Engine {
         }
         self.untie_all(key);
         let job = self.store.remove(key);
+        self.names.give_back(job.name);
         self.retention
             .forget(key, job.life.as_ref().map(|life| life.done_seq));
         self.note_idle(job.queue);

@@ -20,6 +20,7 @@ mod id;
 mod job;
 mod lease;
 mod manage;
+mod name;
 mod outcome;
 mod query;
 mod queue;
@@ -27,9 +28,10 @@ mod ready;
 mod report;
 mod retention;
 mod store;
+mod table;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use delivery::PULL_BYTES_MAX;
@@ -56,6 +58,7 @@ pub use worker::FORGET_AFTER_TIMEOUTS;
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
 use dependency::Dependencies;
+use name::Names;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
@@ -157,10 +160,8 @@ pub struct Engine {
     workers: Workers,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
-    /// Job names in use, each stored once.
-    names: HashSet<Arc<str>>,
-    /// Size of `names` at which unused ones are dropped.
-    names_prune_at: usize,
+    /// Job names in use.
+    names: Names,
     default_options: Arc<JobOptions>,
     next_job: u64,
     next_delivery: u64,
@@ -187,8 +188,7 @@ impl Engine {
             deadlines: Deadlines::default(),
             waits: Waits::default(),
             connections: HashMap::new(),
-            names: HashSet::new(),
-            names_prune_at: 1_024,
+            names: Names::default(),
             default_options: Arc::default(),
             next_job: 0,
             next_delivery: 0,
@@ -266,17 +266,5 @@ impl Engine {
                 kind,
             });
         }
-    }
-
-    fn name(&mut self, name: &Arc<str>) -> Arc<str> {
-        if let Some(known) = self.names.get(name) {
-            return Arc::clone(known);
-        }
-        if self.names.len() >= self.names_prune_at {
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.names_prune_at = (self.names.len() * 2).max(1_024);
-        }
-        self.names.insert(Arc::clone(name));
-        Arc::clone(name)
     }
 }

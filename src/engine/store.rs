@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use slab::Slab;
 use std::hash::BuildHasher;
 
 use super::dependency::Links;
@@ -15,9 +14,11 @@ use super::id::{JobId, LockToken};
 use super::job::{
     AttemptRecord, Failure, FailureReason, JobOptions, JobView, Payload, State, TimelineEntry,
 };
+use super::name::NameKey;
 use super::outcome::ConnectionId;
 use super::queue::QueueKey;
 use super::ready::ReadyKey;
+use super::table::Table;
 use super::{Engine, Millis};
 
 /// Entries kept of a job's timeline (engine contract, section 2.1).
@@ -43,7 +44,7 @@ impl JobKey {
 pub(super) struct Job {
     pub(super) id: JobId,
     pub(super) queue: QueueKey,
-    pub(super) name: Arc<str>,
+    pub(super) name: NameKey,
     pub(super) data: Option<Payload>,
     /// Order of admission over all queues.
     pub(super) seq: u64,
@@ -266,75 +267,95 @@ impl Job {
     }
 }
 
+/// Parts of the index; each grows by itself, so that no add waits for all of it.
+const INDEX_PARTS: usize = 64;
+
 /// All jobs.
-#[derive(Default)]
 pub(super) struct Store {
-    jobs: Slab<Job>,
-    index: HashTable<JobKey>,
+    jobs: Table<Job>,
+    /// Jobs by id, in parts by hash.
+    index: Vec<HashTable<JobKey>>,
     hasher: DefaultHashBuilder,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            jobs: Table::default(),
+            index: (0..INDEX_PARTS).map(|_| HashTable::new()).collect(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(&self.jobs).finish()
+        self.jobs.fmt(f)
     }
+}
+
+/// The part of the index; its tables use the bits at either end of a hash.
+const fn part(hash: u64) -> usize {
+    (hash >> 32) as usize % INDEX_PARTS
 }
 
 impl Store {
     /// Whether a job stands in that place.
     pub(super) fn contains(&self, key: JobKey) -> bool {
-        self.jobs.contains(key.0 as usize)
+        self.jobs.get(key.0).is_some()
     }
 
     pub(super) fn find(&self, id: &JobId) -> Option<JobKey> {
-        self.index
-            .find(self.hasher.hash_one(id), |key| self.job(*key).id == *id)
-            .copied()
+        let hash = self.hasher.hash_one(id);
+        let index = self.index.get(part(hash))?;
+        index.find(hash, |key| self.job(*key).id == *id).copied()
     }
 
-    /// The job in that place. A key without a job is a fault of the engine, not of a caller.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a key without a job is a fault of the engine"
-    )]
+    /// The job in that place.
     pub(super) fn job(&self, key: JobKey) -> &Job {
-        &self.jobs[key.0 as usize]
+        self.jobs.at(key.0)
     }
 
     /// As [`Store::job`], to change it.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a key without a job is a fault of the engine"
-    )]
     pub(super) fn job_mut(&mut self, key: JobKey) -> &mut Job {
-        &mut self.jobs[key.0 as usize]
+        self.jobs.at_mut(key.0)
     }
 
     pub(super) fn insert(&mut self, job: Job) -> JobKey {
         let hash = self.hasher.hash_one(&job.id);
-        let place = self.jobs.insert(job);
-        assert!(u32::try_from(place).is_ok(), "more than 4,294,967,295 jobs");
-        let key = JobKey(place as u32);
+        let key = JobKey(self.jobs.insert(job));
         let Self {
             jobs,
             index,
             hasher,
         } = self;
-        index.insert_unique(hash, key, |other| {
-            hasher.hash_one(&jobs[other.0 as usize].id)
-        });
+        if let Some(index) = index.get_mut(part(hash)) {
+            index.insert_unique(hash, key, |other| hasher.hash_one(&jobs.at(other.0).id));
+        }
         key
     }
 
     pub(super) fn remove(&mut self, key: JobKey) -> Job {
-        let job = self.jobs.remove(key.0 as usize);
-        if let Ok(entry) = self
-            .index
-            .find_entry(self.hasher.hash_one(&job.id), |other| *other == key)
-        {
-            entry.remove();
+        let hash = self.hasher.hash_one(&self.job(key).id);
+        let Self {
+            jobs,
+            index,
+            hasher,
+        } = self;
+        if let Some(index) = index.get_mut(part(hash)) {
+            if let Ok(entry) = index.find_entry(hash, |other| *other == key) {
+                entry.remove();
+            }
+            // A part that was large gives its room back once it is nearly empty.
+            if index.capacity() > 1_024 && index.len() < index.capacity() / 8 {
+                let room = index.len() * 2;
+                index.shrink_to(room, |other| hasher.hash_one(&jobs.at(other.0).id));
+            }
         }
-        job
+        match jobs.remove(key.0) {
+            Some(job) => job,
+            None => unreachable!("{key:?} is no job"),
+        }
     }
 }
 
@@ -346,7 +367,7 @@ impl Engine {
             id: job.id.clone(),
             has_custom_id: job.has_custom_id,
             queue: Arc::clone(self.queues.name(job.queue)),
-            name: Arc::clone(&job.name),
+            name: Arc::clone(self.names.text(job.name)),
             data: job.data.clone(),
             state: job.state,
             priority: job.priority,
@@ -371,5 +392,16 @@ impl Engine {
             links: job.links.as_ref().map(|links| Box::new(links.view())),
             timeline: job.timeline(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every waiting job pays for each byte; what is rare belongs into a box.
+    #[test]
+    fn a_job_stays_small() {
+        assert!(size_of::<Job>() <= 120, "{}", size_of::<Job>());
     }
 }
