@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_names_follow_the_rule() {
+    fn lm_1_queue_names_follow_the_rule() {
         for good in ["a", "a-b_c.d:e9", &"q".repeat(256)] {
             assert!(QueueName::new(good).is_ok(), "{good}");
         }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn job_names_are_counted_in_utf16_units() {
+    fn jm_4_job_names_are_counted_in_utf16_units() {
         assert!(job_name(&"é".repeat(256)).is_ok());
         assert!(job_name(&"😀".repeat(128)).is_ok());
         assert_eq!(job_name(&"😀".repeat(129)), Err(ArgumentError::JobName));

@@ -394,6 +394,51 @@ mod tests {
         );
     }
 
+    /// The narrower bounds of older releases are gone.
+    #[test]
+    fn jm_10_values_that_older_releases_refused_are_taken() {
+        let number = Number::Value;
+        assert_eq!(
+            check(|d| d.priority = number(1_000_001.0))
+                .unwrap()
+                .priority,
+            1_000_001.0
+        );
+        assert_eq!(check(|d| d.priority = number(1.5)).unwrap().priority, 1.5);
+        assert_eq!(check(|d| d.delay = number(-1.0)).unwrap().delay, -1);
+        assert_eq!(
+            check(|d| d.delay = Number::from_text("5")).unwrap().delay,
+            5
+        );
+        let fixed = BackoffDraft::Object {
+            fixed: true,
+            delay: Number::Absent,
+            max_delay: Number::Absent,
+        };
+        let options = check(|d| d.backoff = fixed).unwrap().options.unwrap();
+        assert_eq!(
+            (options.backoff.kind, options.backoff.delay),
+            (BackoffKind::Fixed, 1_000.0)
+        );
+        assert_eq!(
+            check(|d| d.delay = number(f64::NAN)),
+            Err("delay must be a finite number".to_owned())
+        );
+    }
+
+    #[test]
+    fn lm_2_data_is_measured_as_json_text() {
+        // A text in quotes; its MessagePack form has another length.
+        let data = |units: usize| {
+            let mut bytes = Vec::new();
+            payload::Writer::new(&mut bytes).text(&"x".repeat(units - 2));
+            bytes
+        };
+        assert_eq!(check_data(&data(10_485_760)), Ok(()));
+        let fault = check_data(&data(10_485_761)).unwrap_err();
+        assert_eq!(fault.to_string(), "Job data too large (max 10MB)");
+    }
+
     #[test]
     fn faults_name_the_field_and_the_rule() {
         type Change = fn(&mut JobDraft<'static>);

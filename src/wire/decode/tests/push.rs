@@ -327,7 +327,7 @@ fn the_first_fault_answers() {
 }
 
 #[test]
-fn a_batch_names_the_entry_at_fault() {
+fn jm_12_a_batch_names_the_entry_at_fault() {
     let batch = |jobs: Json| json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs});
     let cases = [
         (
@@ -429,4 +429,22 @@ fn a_parent_that_the_data_does_not_name_is_only_stored() {
         assert_eq!(add.job.links, None);
         assert_eq!(add.job.options.unwrap().parent_id.as_deref(), Some("p"));
     }
+}
+
+#[test]
+fn id_5_an_id_with_half_a_surrogate_pair_is_refused() {
+    let mut body = Vec::new();
+    let mut writer = Writer::new(&mut body);
+    writer.map(3);
+    writer.text("cmd");
+    writer.text("PUSH");
+    writer.text("queue");
+    writer.text("q");
+    writer.text("jobId");
+    // U+D800 in the form that encoders without a check give it.
+    writer.text_bytes(&[0xed, 0xa0, 0x80]);
+    let Action::Refused(error) = decode_body(&body) else {
+        panic!("the id is taken");
+    };
+    assert_eq!(error.to_string(), "custom ID must be well-formed Unicode");
 }
