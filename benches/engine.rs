@@ -29,6 +29,7 @@ fn job() -> NewJob {
         remove_on_complete: false,
         remove_on_fail: false,
         durable: false,
+        group_max: None,
         options: None,
     }
 }
@@ -61,7 +62,7 @@ impl Bench {
                 caller: None,
                 effects: &mut self.effects,
             };
-            black_box(self.engine.add(&mut turn, &self.queue, job()));
+            let _ = black_box(self.engine.add(&mut turn, &self.queue, job()));
         }
     }
 
@@ -73,7 +74,7 @@ impl Bench {
                 caller: None,
                 effects: &mut self.effects,
             };
-            black_box(self.engine.add_many(
+            let _ = black_box(self.engine.add_many(
                 &mut turn,
                 &self.queue,
                 (0..batch).map(|_| job()).collect(),
@@ -96,6 +97,7 @@ impl Bench {
                 locked: true,
                 lock_ttl: 30_000.0,
                 detach: false,
+                group: None,
             };
             let Progressing::Done(deliveries) = self.engine.pull(&mut turn, request) else {
                 return;

@@ -217,6 +217,19 @@ pub enum ArgumentError {
     /// Not a whole number from 1 to 2^53 - 1.
     #[error("{0} must be a positive safe integer")]
     NotPositiveInteger(&'static str),
+    /// Not a whole number.
+    #[error("{0} must be an integer")]
+    NotInteger(&'static str),
+    /// Outside its bounds.
+    #[error("{field} must be between {min} and {max}")]
+    NotBetween {
+        /// The argument.
+        field: &'static str,
+        /// Its least value.
+        min: i64,
+        /// Its greatest value.
+        max: i64,
+    },
     /// Not a list.
     #[error("{0} must be an array")]
     NotList(&'static str),
@@ -267,6 +280,7 @@ impl CommandError {
             Self::Refused(Refusal::TokenRequired(_)) => ErrorCode::LockRequired,
             Self::Refused(Refusal::TokenInvalid(_)) => ErrorCode::LockInvalid,
             Self::Refused(Refusal::NotFound(_)) => ErrorCode::NotFound,
+            Self::Refused(Refusal::GroupFull { .. }) => ErrorCode::Conflict,
             Self::ShuttingDown => ErrorCode::BackendUnavailable,
             Self::Internal => ErrorCode::Internal,
         }
@@ -290,6 +304,9 @@ impl CommandError {
             Self::Refused(Refusal::NotFound(_)) => {
                 "Check the id; bunqueue_list_jobs_page lists the jobs of a queue. Removed jobs cannot be read."
             }
+            Self::Refused(Refusal::GroupFull { .. }) => {
+                "Wait until jobs of the group have been taken, or add the job with a greater group.maxSize."
+            }
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Internal => "Try once more; if it persists, read the log of the server.",
         }
@@ -310,7 +327,10 @@ impl ArgumentError {
             Self::SizeLimit(_) => "Send less data, or raise the sizeLimit of the job.",
             Self::Required(_) => "Pass the argument.",
             Self::NotNumber(_) | Self::NotFinite(_) => "Pass a finite number.",
-            Self::TooSmall { .. } | Self::TooLarge { .. } => "Pass a value within the bounds.",
+            Self::TooSmall { .. } | Self::TooLarge { .. } | Self::NotBetween { .. } => {
+                "Pass a value within the bounds."
+            }
+            Self::NotInteger(_) => "Pass a whole number.",
             Self::NotText(_) | Self::NotTextOrNull(_) => "Pass a text.",
             Self::EmptyText(_) => "Pass a text that is not empty.",
             Self::TextTooLong { .. } => "Pass a shorter text.",
@@ -358,6 +378,10 @@ mod tests {
             CommandError::Refused(Refusal::TokenRequired(id.clone())),
             CommandError::Refused(Refusal::TokenInvalid(id.clone())),
             CommandError::not_found(id),
+            CommandError::Refused(Refusal::GroupFull {
+                group: "g".into(),
+                max: 1,
+            }),
             CommandError::ShuttingDown,
             CommandError::Internal,
             ArgumentError::QueueRequired.into(),
@@ -375,6 +399,13 @@ mod tests {
             ArgumentError::CustomIdUnicode.into(),
             ArgumentError::NotObject("x").into(),
             ArgumentError::NotPositiveInteger("x").into(),
+            ArgumentError::NotInteger("x").into(),
+            ArgumentError::NotBetween {
+                field: "x",
+                min: 0,
+                max: 1,
+            }
+            .into(),
             ArgumentError::NotList("x").into(),
             ArgumentError::TooMany { field: "x", max: 1 }.into(),
             ArgumentError::EventTypes.into(),

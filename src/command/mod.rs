@@ -8,9 +8,10 @@
 pub mod bounds;
 pub mod draft;
 pub mod error;
+pub mod limits;
 mod operation;
 pub mod payload;
 
-pub use bounds::QueueName;
+pub use bounds::{GroupId, QueueName};
 pub use error::{ArgumentError, CommandError, ErrorCode};
 pub use operation::*;

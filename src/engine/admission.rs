@@ -5,33 +5,46 @@ use std::sync::Arc;
 use super::event::EventKind;
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, State};
-use super::outcome::{AddOutcome, Added};
+use super::outcome::{AddOutcome, Added, Refusal};
 use super::queue::{KeyOwner, QueueKey};
 use super::store::{Job, JobKey};
 use super::{Engine, Turn, later};
 
 impl Engine {
     /// Adds one job, unless one that stands for it exists.
-    pub fn add(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>, job: NewJob) -> Added {
+    ///
+    /// # Errors
+    /// [`Refusal::GroupFull`]; nothing has changed then.
+    pub fn add(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &Arc<str>,
+        job: NewJob,
+    ) -> Result<Added, Refusal> {
         self.tick(turn);
+        self.check_room(queue, std::slice::from_ref(&job))?;
         let queue = self.queues.open_listed(queue);
         let added = self.admit(turn, queue, job);
         self.note_idle(queue);
         self.serve(turn, queue);
-        added
+        Ok(added)
     }
 
-    /// Adds jobs in order; waiting pulls are served once all of them are in.
+    /// Adds jobs in order, all or none; waiting pulls are served once all of them are in.
+    ///
+    /// # Errors
+    /// As [`Engine::add`].
     pub fn add_many(
         &mut self,
         turn: &mut Turn<'_>,
         queue: &Arc<str>,
         jobs: Vec<NewJob>,
-    ) -> Vec<Added> {
+    ) -> Result<Vec<Added>, Refusal> {
         self.tick(turn);
         if jobs.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
+        self.check_room(queue, &jobs)?;
         let queue = self.queues.open_listed(queue);
         let added = jobs
             .into_iter()
@@ -39,7 +52,7 @@ impl Engine {
             .collect();
         self.note_idle(queue);
         self.serve(turn, queue);
-        added
+        Ok(added)
     }
 
     fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {

@@ -78,9 +78,11 @@ impl Engine {
             return 0;
         };
         let jobs = self.all_jobs(key);
-        for job in &jobs {
-            self.delete(turn, *job);
-        }
+        self.hold(turn, |engine, turn| {
+            for job in &jobs {
+                engine.delete(turn, *job);
+            }
+        });
         self.report_count(turn, key, jobs.len(), |count| EventKind::Obliterated {
             count,
         });

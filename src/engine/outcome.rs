@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Millis;
+use super::backlog::PullGroup;
 use super::id::{JobId, LockToken};
 use super::job::{Delivery, Payload, State};
 
@@ -33,6 +34,8 @@ pub struct PullRequest {
     pub lock_ttl: f64,
     /// Do not tie the deliveries to the caller's connection.
     pub detach: bool,
+    /// What it says of groups; `None` means nothing.
+    pub group: Option<Box<PullGroup>>,
 }
 
 /// How an operation that may have to wait ended for now.
@@ -146,6 +149,13 @@ pub enum Refusal {
     TokenInvalid(JobId),
     /// No such job.
     NotFound(JobId),
+    /// The group has as many queued jobs as the one that was to be added allows.
+    GroupFull {
+        /// The group.
+        group: Arc<str>,
+        /// Jobs it may have.
+        max: u64,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -155,6 +165,9 @@ impl fmt::Display for Refusal {
             Self::TokenRequired(id) => write!(f, "Lock token required for job {id}"),
             Self::TokenInvalid(id) => write!(f, "Invalid or expired lock token for job {id}"),
             Self::NotFound(_) => f.write_str("Job not found"),
+            Self::GroupFull { group, max } => {
+                write!(f, "Group {group} has reached its maximum size of {max}")
+            }
         }
     }
 }

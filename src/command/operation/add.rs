@@ -16,7 +16,7 @@ pub struct Add {
 
 impl Execute for Add {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        Ok(Done(engine.add(turn, &self.queue.shared(), self.job)))
+        Ok(Done(engine.add(turn, &self.queue.shared(), self.job)?))
     }
 }
 
@@ -31,6 +31,10 @@ pub struct AddMany {
 
 impl Execute for AddMany {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        Ok(Done(engine.add_many(turn, &self.queue.shared(), self.jobs)))
+        Ok(Done(engine.add_many(
+            turn,
+            &self.queue.shared(),
+            self.jobs,
+        )?))
     }
 }

@@ -7,6 +7,8 @@
 mod add;
 mod change;
 mod dedup;
+mod group;
+mod limit;
 mod log;
 mod queue;
 mod read;
@@ -20,6 +22,13 @@ pub use change::{
     Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, Promote, PromoteMany, UpdateData,
 };
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
+pub use group::{
+    GetGroupActiveCount, GetGroupConcurrency, GetGroupJobsCount, GetGroupRateLimit,
+    GetGroupRateLimitTtl, GetGroupsJobsCount, IsGroupPaused, IsUngroupedInTurn, PauseGroup,
+    RemoveGroupConcurrency, RemoveGroupRateLimit, ResumeGroup, SetGroupConcurrency,
+    SetGroupRateLimit, SetUngroupedInTurn, ThrottleGroup,
+};
+pub use limit::{ClearConcurrency, ClearRateLimit, GetQueueLimits, SetConcurrency, SetRateLimit};
 pub use log::{AddLog, ClearLogs, GetLogs};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
@@ -31,8 +40,9 @@ pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat,
 
 use super::CommandError;
 use crate::engine::{
-    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
-    Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Millis, Payload,
+    Progressing, QueueLimits, RateLimit, Renewal, Report, State, Turn, Waited, WaiterId,
+    WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -147,6 +157,27 @@ operations! {
     WorkerHeartbeat => Flag(bool),
     UnregisterWorker => Flag(bool),
     ListWorkers => Workers(Workers),
+    SetRateLimit => Done(()),
+    ClearRateLimit => Done(()),
+    SetConcurrency => Done(()),
+    ClearConcurrency => Done(()),
+    GetQueueLimits => Limits(QueueLimits),
+    GetGroupJobsCount => Counted(usize),
+    GetGroupsJobsCount => Counted(usize),
+    GetGroupActiveCount => Counted(usize),
+    SetGroupRateLimit => Done(()),
+    GetGroupRateLimit => Rate(Option<RateLimit>),
+    RemoveGroupRateLimit => Counted(usize),
+    GetGroupRateLimitTtl => Span(Millis),
+    SetGroupConcurrency => Done(()),
+    GetGroupConcurrency => Concurrency(Option<u64>),
+    RemoveGroupConcurrency => Counted(usize),
+    PauseGroup => Flag(bool),
+    ResumeGroup => Flag(bool),
+    IsGroupPaused => Flag(bool),
+    ThrottleGroup => Done(()),
+    SetUngroupedInTurn => Done(()),
+    IsUngroupedInTurn => Flag(bool),
 }
 
 /// What a broker answers.
@@ -198,4 +229,12 @@ pub enum Reply {
     Worker(Box<WorkerView>),
     /// All workers.
     Workers(Workers),
+    /// What limits a queue.
+    Limits(QueueLimits),
+    /// A limit of deliveries, if there is one.
+    Rate(Option<RateLimit>),
+    /// A limit of active jobs, if there is one.
+    Concurrency(Option<u64>),
+    /// Ms, or what the command says of negative ones.
+    Span(Millis),
 }

@@ -2,9 +2,11 @@
 
 mod ack;
 mod fail;
+mod group;
 mod id;
 mod job;
 mod kept;
+mod limit;
 mod lost;
 mod manage;
 mod order;

@@ -3,5 +3,6 @@
 
 mod identity;
 mod lease;
+mod limit;
 mod order;
 mod pause;

@@ -159,6 +159,7 @@ impl Pair {
             owner,
             lock_ttl: 2_000.0,
             detach: false,
+            group: None,
         }
         .into()
     }

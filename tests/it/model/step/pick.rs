@@ -210,6 +210,7 @@ impl Draft {
             remove_on_complete: dice.chance(15),
             remove_on_fail: dice.chance(15),
             durable: dice.chance(5),
+            group_max: None,
             options,
         };
         let timestamp = dice.maybe(15, &[0, -1, -2_000, -40_000, 1, 300]);

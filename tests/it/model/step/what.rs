@@ -231,6 +231,7 @@ impl What {
                 owner: owner.then(|| "worker".into()),
                 lock_ttl: *lock_ttl,
                 detach: *detach,
+                group: None,
             }
             .into(),
             Self::Ack(target, proof, result, remove_on_complete) => {
