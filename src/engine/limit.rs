@@ -243,6 +243,7 @@ impl Engine {
 
     /// A temporary rate limit is over; its entry was just taken out.
     pub(super) fn end_rate(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
+        self.stop_awaiting_token(key);
         if let Some(limits) = self.queues.get_mut(key).limits.as_mut() {
             limits.rate = None;
         }
