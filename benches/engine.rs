@@ -86,6 +86,7 @@ impl Bench {
                 locked: true,
                 lock_ttl: 30_000.0,
                 detach: false,
+                group: None,
             };
             let Progressing::Done(deliveries) = self.engine.pull(&mut turn, request) else {
                 return;

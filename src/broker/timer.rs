@@ -76,6 +76,7 @@ mod tests {
             owner: None,
             lock_ttl: 30_000.0,
             detach: false,
+            group: None,
         };
         // Registered before there is anything to wait for, so that only the timer can end it.
         let pulled = broker.submit_one(None, pull.into());

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::draft::Text;
 use super::error::ArgumentError;
 use crate::engine::SPAN_MAX;
 
@@ -12,6 +13,12 @@ use crate::engine::SPAN_MAX;
 pub const QUEUE_NAME_MAX: usize = 256;
 /// Characters (UTF-16 units) of a job name.
 pub const JOB_NAME_MAX: usize = 256;
+/// Characters (UTF-16 units) of the id of a group.
+pub const GROUP_ID_MAX: usize = 256;
+/// Priority of a job in a group.
+pub const GROUP_PRIORITY_MAX: i64 = 2_097_151;
+/// Ms in which a rate limit of a queue allows its number, when the client gives no time that can be meant.
+pub const RATE_DURATION_DEFAULT: i64 = 1_000;
 /// Job name when the client gives none.
 pub const JOB_NAME_DEFAULT: &str = "default";
 /// Characters (UTF-16 units) of the JSON form of job data.
@@ -99,6 +106,51 @@ impl QueueName {
     /// Any text as the name of a queue that may not exist.
     pub fn lenient(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The shared text.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// The id of a group: 1 to 256 characters without NUL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(Arc<str>);
+
+impl GroupId {
+    /// The id, or `None` when it was not sent.
+    ///
+    /// # Errors
+    /// The rule that the value breaks.
+    pub fn new(given: Text<'_>) -> Result<Option<Self>, ArgumentError> {
+        const FIELD: &str = "groupId";
+        match given {
+            Text::Absent => Ok(None),
+            Text::NotText => Err(ArgumentError::NotText(FIELD)),
+            Text::Value("") => Err(ArgumentError::EmptyText(FIELD)),
+            Text::Value(text) if text.encode_utf16().count() > GROUP_ID_MAX => {
+                Err(ArgumentError::TextTooLong {
+                    field: FIELD,
+                    max: GROUP_ID_MAX,
+                })
+            }
+            Text::Value(text) if text.contains('\0') => Err(ArgumentError::NulInText(FIELD)),
+            Text::Value(text) => Ok(Some(Self(text.into()))),
+        }
+    }
+
+    /// The id, for what cannot do without.
+    ///
+    /// # Errors
+    /// As [`GroupId::new`], and when it was not sent.
+    pub fn required(given: Text<'_>) -> Result<Self, ArgumentError> {
+        Self::new(given)?.ok_or(ArgumentError::Required("groupId"))
     }
 
     /// The text.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::bounds::{self, TIME_MAX};
+use super::bounds::{self, GroupId, TIME_MAX};
 use super::error::ArgumentError;
 use super::payload;
 use crate::engine::{
@@ -53,6 +53,20 @@ impl Number {
         }
     }
 
+    /// The number, whole and from 1 to 2^53 - 1; one that was not sent is none.
+    ///
+    /// # Errors
+    /// [`ArgumentError::NotPositiveInteger`].
+    pub fn positive_integer(self, field: &'static str) -> Result<u64, ArgumentError> {
+        const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
+        match self {
+            Self::Value(value) if value.fract() == 0.0 && (1.0..=SAFE_MAX).contains(&value) => {
+                Ok(value as u64)
+            }
+            _ => Err(ArgumentError::NotPositiveInteger(field)),
+        }
+    }
+
     /// The number, finite and at least `min`.
     ///
     /// # Errors
@@ -79,6 +93,18 @@ impl Number {
             value => Ok(value),
         }
     }
+}
+
+/// A text as a client sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Text<'a> {
+    /// Not sent.
+    #[default]
+    Absent,
+    /// Sent, but not as text.
+    NotText,
+    /// Sent.
+    Value(&'a str),
 }
 
 /// A backoff as a client sent it.
@@ -132,6 +158,8 @@ pub struct JobDraft<'a> {
     pub parent_queue: Option<&'a str>,
     pub depends_on: Vec<&'a str>,
     pub children: Vec<&'a str>,
+    pub group_id: Text<'a>,
+    pub group_max: Number,
     pub tags: Vec<&'a str>,
     pub lifo: bool,
     pub remove_on_complete: bool,
@@ -155,14 +183,18 @@ impl JobDraft<'_> {
     /// The job, if every value is acceptable.
     ///
     /// # Errors
-    /// The first fault, in the order of the protocol: data size, options, name.
+    /// The first fault, in the order of the protocol: data size, group, options, name.
     pub fn check(&self) -> Result<NewJob, ArgumentError> {
         self.check_data()?;
         if self.tags.len() > bounds::LABELS_MAX {
             let (field, max) = ("tags", bounds::LABELS_MAX);
             return Err(ArgumentError::TooMany { field, max });
         }
-        let priority = self.priority.finite("priority")?.unwrap_or(0.0);
+        let group_id = GroupId::new(self.group_id)?;
+        let priority = match group_id {
+            Some(_) => group_priority(self.priority)?,
+            None => self.priority.finite("priority")?.unwrap_or(0.0),
+        };
         let delay = self.delay.finite("delay")?.map_or(0, whole_millis);
         let timeout = self
             .timeout
@@ -176,6 +208,10 @@ impl JobDraft<'_> {
         let stack_trace_limit = self.stack_trace_limit.finite("stackTraceLimit")?;
         let keep_logs = self.keep_logs.finite("keepLogs")?;
         let size_limit = self.size_limit.finite("sizeLimit")?;
+        let group_max = match self.group_max {
+            Number::Absent => None,
+            given => Some(given.positive_integer("group.maxSize")?),
+        };
         let dedup_ttl = self.dedup_ttl.finite("dedup.ttl")?.map(clamp_time);
         let debounce_ttl = self.debounce_ttl.finite("debounceTtl")?.map(clamp_time);
         self.check_size_limit(size_limit)?;
@@ -204,6 +240,7 @@ impl JobDraft<'_> {
                 .parent_id
                 .filter(|_| self.parent_queue.is_none())
                 .map(Arc::from),
+            group_id: group_id.map(|group| group.shared()),
             blank_custom_id: self.custom_id == Some(""),
             fail_parent_on_failure: self.fail_parent_on_failure,
             remove_dependency_on_failure: self.remove_dependency_on_failure,
@@ -225,6 +262,7 @@ impl JobDraft<'_> {
             remove_on_complete: self.remove_on_complete,
             remove_on_fail: self.remove_on_fail,
             durable: self.durable,
+            group_max,
             options: (options != JobOptions::default()).then(|| Arc::new(options)),
             links: self.links(),
         })
@@ -320,6 +358,29 @@ fn max_attempts(given: Number) -> Result<u32, ArgumentError> {
         Number::NotNumber => Err(ArgumentError::NotNumber("maxAttempts")),
         Number::Value(value) if value.is_nan() => Err(ArgumentError::NotNumber("maxAttempts")),
         Number::Value(value) => Ok(value.ceil().clamp(1.0, f64::from(bounds::ATTEMPTS_MAX)) as u32),
+    }
+}
+
+/// Whole, and not too great: the place of a job in its group.
+fn group_priority(given: Number) -> Result<f64, ArgumentError> {
+    const FIELD: &str = "group.priority";
+    let (min, max) = (0, bounds::GROUP_PRIORITY_MAX);
+    match given {
+        Number::Absent => Ok(0.0),
+        Number::Value(value) if value.is_finite() => {
+            if value.fract() != 0.0 {
+                Err(ArgumentError::NotInteger(FIELD))
+            } else if (min as f64..=max as f64).contains(&value) {
+                Ok(value + 0.0)
+            } else {
+                Err(ArgumentError::NotBetween {
+                    field: FIELD,
+                    min,
+                    max,
+                })
+            }
+        }
+        Number::NotNumber | Number::Value(_) => Err(ArgumentError::NotFinite(FIELD)),
     }
 }
 

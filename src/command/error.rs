@@ -237,6 +237,19 @@ pub enum ArgumentError {
     /// Not a whole number from 1 to 2^53 - 1.
     #[error("{0} must be a positive safe integer")]
     NotPositiveInteger(&'static str),
+    /// Not a whole number.
+    #[error("{0} must be an integer")]
+    NotInteger(&'static str),
+    /// Outside its bounds.
+    #[error("{field} must be between {min} and {max}")]
+    NotBetween {
+        /// The argument.
+        field: &'static str,
+        /// Its least value.
+        min: i64,
+        /// Its greatest value.
+        max: i64,
+    },
     /// Not a list.
     #[error("{0} must be an array")]
     NotList(&'static str),
@@ -333,6 +346,7 @@ const fn refusal_code(refusal: &Refusal) -> ErrorCode {
         Refusal::OwnerNeeded(_)
         | Refusal::ParentElsewhere { .. }
         | Refusal::ChildOfAnother { .. }
+        | Refusal::GroupFull { .. }
         | Refusal::FlowJobExists(_) => ErrorCode::Conflict,
     }
 }
@@ -356,6 +370,9 @@ const fn refusal_hint(refusal: &Refusal) -> &'static str {
         }
         Refusal::SelfDependency(_) | Refusal::DependencyCycle => {
             "Order the jobs so that none waits for itself."
+        }
+        Refusal::GroupFull { .. } => {
+            "Wait until jobs of the group have been taken, or add the job with a greater group.maxSize."
         }
         Refusal::OwnerNeeded(_) => {
             "Wait until the jobs that depend on it are done, or add the job without replacing."
@@ -386,7 +403,10 @@ impl ArgumentError {
             Self::SizeLimit(_) => "Send less data, or raise the sizeLimit of the job.",
             Self::Required(_) => "Pass the argument.",
             Self::NotNumber(_) | Self::NotFinite(_) => "Pass a finite number.",
-            Self::TooSmall { .. } | Self::TooLarge { .. } => "Pass a value within the bounds.",
+            Self::TooSmall { .. } | Self::TooLarge { .. } | Self::NotBetween { .. } => {
+                "Pass a value within the bounds."
+            }
+            Self::NotInteger(_) => "Pass a whole number.",
             Self::NotText(_) | Self::NotTextOrNull(_) => "Pass a text.",
             Self::EmptyText(_) => "Pass a text that is not empty.",
             Self::TextTooLong { .. } => "Pass a shorter text.",
@@ -443,6 +463,10 @@ mod tests {
             CommandError::Refused(Refusal::TokenRequired(id.clone())),
             CommandError::Refused(Refusal::TokenInvalid(id.clone())),
             CommandError::not_found(id),
+            CommandError::Refused(Refusal::GroupFull {
+                group: "g".into(),
+                max: 1,
+            }),
             CommandError::ShuttingDown,
             CommandError::Internal,
             ArgumentError::QueueRequired.into(),
@@ -460,6 +484,13 @@ mod tests {
             ArgumentError::CustomIdUnicode.into(),
             ArgumentError::NotObject("x").into(),
             ArgumentError::NotPositiveInteger("x").into(),
+            ArgumentError::NotInteger("x").into(),
+            ArgumentError::NotBetween {
+                field: "x",
+                min: 0,
+                max: 1,
+            }
+            .into(),
             ArgumentError::NotList("x").into(),
             ArgumentError::TooMany { field: "x", max: 1 }.into(),
             ArgumentError::EventTypes.into(),

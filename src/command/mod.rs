@@ -9,10 +9,11 @@ pub mod bounds;
 pub mod draft;
 pub mod error;
 pub mod flow;
+pub mod limits;
 mod operation;
 pub mod payload;
 
-pub use bounds::QueueName;
+pub use bounds::{GroupId, QueueName};
 pub use error::{ArgumentError, CommandError, ErrorCode};
 pub use flow::{AddFlow, FlowFault};
 pub use operation::*;

@@ -198,6 +198,10 @@ fn causes() -> Vec<CommandError> {
         },
         Refusal::NoParent(id()),
         Refusal::FlowJobExists(id()),
+        Refusal::GroupFull {
+            group: "<group>".into(),
+            max: BOUND as u64,
+        },
     ];
     let arguments = argument_causes().into_iter().map(CommandError::from);
     let entries = [
@@ -265,6 +269,12 @@ fn argument_causes() -> Vec<ArgumentError> {
             field,
         },
         ArgumentError::Unsupported(field),
+        ArgumentError::NotInteger(field),
+        ArgumentError::NotBetween {
+            field,
+            min: 0,
+            max: BOUND,
+        },
     ]
 }
 
@@ -323,13 +333,15 @@ mod tests {
             ArgumentError::EventTypes => 22,
             ArgumentError::LengthMismatch { .. } => 23,
             ArgumentError::Unsupported(_) => 24,
+            ArgumentError::NotInteger(_) => 25,
+            ArgumentError::NotBetween { .. } => 26,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..27).collect::<Vec<_>>());
     }
 
     #[test]

@@ -53,6 +53,16 @@ fn names_and_values() -> Vec<Row> {
             "characters (UTF-16)",
         ),
         (
+            "id of a group, from 1 to",
+            count(bounds::GROUP_ID_MAX),
+            "characters (UTF-16)",
+        ),
+        (
+            "priority of a job in a group, from 0 to",
+            bounds::GROUP_PRIORITY_MAX.into(),
+            "",
+        ),
+        (
             "job data, written as JSON, up to",
             count(bounds::JOB_DATA_MAX),
             "characters",
@@ -178,6 +188,11 @@ fn deliveries() -> Vec<Row> {
         (
             "lifetime of a lock without a value",
             whole(bounds::LOCK_TTL_DEFAULT),
+            "ms",
+        ),
+        (
+            "time of a rate limit without a value",
+            bounds::RATE_DURATION_DEFAULT.into(),
             "ms",
         ),
         (

@@ -14,7 +14,8 @@ impl Engine {
     /// Adds one job, unless one that stands for it exists.
     ///
     /// # Errors
-    /// [`Refusal`] when a job it depends on or belongs to does not allow it; nothing has changed then.
+    /// [`Refusal`] when its group is full, or a job it depends on or belongs to does not allow it; nothing has changed
+    /// then.
     pub fn add(
         &mut self,
         turn: &mut Turn<'_>,
@@ -24,6 +25,7 @@ impl Engine {
         self.tick(turn);
         self.check_ties(queue, std::slice::from_ref(&job))
             .map_err(|refused| refused.refusal)?;
+        self.check_room(queue, std::iter::once(&job))?;
         let queue = self.queues.open_listed(queue);
         let added = self.admit(turn, queue, job);
         self.note_idle(queue);
@@ -46,6 +48,11 @@ impl Engine {
             return Ok(Vec::new());
         }
         self.check_ties(queue, &jobs)?;
+        self.check_room(queue, jobs.iter())
+            .map_err(|refusal| BatchRefusal {
+                index: None,
+                refusal,
+            })?;
         let queue = self.queues.open_listed(queue);
         let tied = jobs.iter().any(|job| job.links.is_some());
         let added: Vec<_> = jobs

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Millis;
+use super::backlog::GroupKey;
 use super::outcome::WaiterId;
 use super::queue::QueueKey;
 use super::store::JobKey;
@@ -19,6 +20,14 @@ pub(super) enum Timer {
     Delivery(JobKey),
     /// A dead letter is too old.
     DeadLetter(JobKey),
+    /// A temporary rate limit of a queue ends.
+    RateEnd(QueueKey),
+    /// The rate of a queue allows a delivery to those who wait.
+    Token(QueueKey),
+    /// A group that was throttled may be served again.
+    GroupThrottle(QueueKey, GroupKey),
+    /// The window in which deliveries of a group are counted is over.
+    GroupWindow(QueueKey, GroupKey),
     /// A queue that was empty may be forgotten.
     Queue(QueueKey),
     /// Workers may have fallen silent.

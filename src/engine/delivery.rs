@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::backlog::PullGroup;
 use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::JobId;
@@ -19,6 +20,34 @@ use super::{Engine, Millis, Turn, later};
 
 /// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
 pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+
+/// Waiting pulls of a queue; their numbers are their order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    /// Those that take any job: while there is none for the first, there is none for the others.
+    plain: BTreeSet<WaiterId>,
+    /// Those that say something of groups.
+    choosy: BTreeSet<WaiterId>,
+}
+
+impl Waiters {
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.choosy.is_empty()
+    }
+
+    fn insert(&mut self, waiter: WaiterId, choosy: bool) {
+        let set = if choosy {
+            &mut self.choosy
+        } else {
+            &mut self.plain
+        };
+        set.insert(waiter);
+    }
+
+    fn remove(&mut self, waiter: WaiterId) {
+        let _ = self.plain.remove(&waiter) || self.choosy.remove(&waiter);
+    }
+}
 
 /// Waits in progress.
 #[derive(Debug, Default)]
@@ -53,6 +82,14 @@ enum WaitKind {
 impl Waits {
     pub(super) fn all(&self) -> Vec<WaiterId> {
         self.waits.keys().copied().collect()
+    }
+
+    /// What a waiting pull says of groups.
+    fn wish(&self, waiter: WaiterId) -> Option<&PullGroup> {
+        match &self.waits.get(&waiter)?.kind {
+            WaitKind::Pull { request, .. } => request.group.as_deref(),
+            WaitKind::Job { .. } => None,
+        }
     }
 
     fn add(&mut self, wait: Wait) -> WaiterId {
@@ -99,13 +136,18 @@ impl Engine {
         }
         let queue = found.unwrap_or_else(|| self.queues.open(&request.queue));
         let ends_at = self.now.saturating_add(request.wait);
+        let choosy = request.group.is_some();
         let waiter = self.waits.add(Wait {
             ends_at,
             caller: turn.caller,
             kind: WaitKind::Pull { request, queue },
         });
-        self.queues.get_mut(queue).waiters.insert(waiter);
+        self.queues.get_mut(queue).waiters.insert(waiter, choosy);
         self.deadlines.insert(ends_at, Timer::Wait(waiter));
+        if self.queues.get(queue).limits.is_some() {
+            // Nothing can be handed out now, but perhaps it is known when.
+            self.serve(turn, queue);
+        }
         Progressing::Waiting(waiter)
     }
 
@@ -179,7 +221,11 @@ impl Engine {
         }
         match &wait.kind {
             WaitKind::Pull { queue, .. } => {
-                self.queues.get_mut(*queue).waiters.remove(&waiter);
+                let waiters = &mut self.queues.get_mut(*queue).waiters;
+                waiters.remove(waiter);
+                if waiters.is_empty() {
+                    self.stop_awaiting_token(*queue);
+                }
                 self.note_idle(*queue);
             }
             WaitKind::Job { key, .. } => remove_from(&mut self.waits.by_job, key, waiter),
@@ -220,12 +266,20 @@ impl Engine {
         }
     }
 
-    /// Does something to several jobs as one step: waiting pulls are served when all of it is done.
-    pub(super) fn hold(&mut self, turn: &mut Turn<'_>, act: impl FnOnce(&mut Self, &mut Turn<'_>)) {
-        self.holding = true;
-        act(self, turn);
-        self.holding = false;
-        self.serve_held(turn);
+    /// Does several things as one step: waiting pulls are served when all of it is done.
+    pub fn hold<R>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        act: impl FnOnce(&mut Self, &mut Turn<'_>) -> R,
+    ) -> R {
+        self.tick(turn);
+        let within = std::mem::replace(&mut self.holding, true);
+        let result = act(self, turn);
+        self.holding = within;
+        if !within {
+            self.serve_held(turn);
+        }
+        result
     }
 
     /// Serves the queues whose turn was put off.
@@ -238,14 +292,18 @@ impl Engine {
     fn serve_now(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
         loop {
             let queue = self.queues.get(key);
-            if self.stopping || queue.paused {
+            if self.stopping || queue.paused || !queue.has_slot() {
                 return;
             }
-            let Some(waiter) = queue.waiters.first().copied() else {
+            let Some((waiter, job)) = self.servable(key) else {
                 return;
             };
-            // Looked at first: a wait does not end because the only job that was ready is too old.
-            if self.next_ready(turn, key).is_none() {
+            // A wait does not end because the only job that was ready is too old.
+            if self.fail_if_expired(turn, job) {
+                continue;
+            }
+            if !self.queues.get(key).has_token(self.now) {
+                self.await_token(key);
                 return;
             }
             let Some(Wait {
@@ -262,6 +320,22 @@ impl Engine {
         }
     }
 
+    /// The longest-waiting pull that there is a job for, and that job.
+    fn servable(&self, key: QueueKey) -> Option<(WaiterId, JobKey)> {
+        let queue = self.queues.get(key);
+        if queue.waiters.is_empty() || queue.ready.is_empty() {
+            return None;
+        }
+        let next = |waiter: &WaiterId| {
+            let job = queue.ready.next(self.waits.wish(*waiter))?;
+            Some((*waiter, job))
+        };
+        let plain = queue.waiters.plain.first().and_then(next);
+        let waited_longer = |waiter: &&WaiterId| plain.is_none_or(|(plain, _)| **waiter < plain);
+        let mut choosy = queue.waiters.choosy.iter().take_while(waited_longer);
+        choosy.find_map(next).or(plain)
+    }
+
     fn take_ready(
         &mut self,
         turn: &mut Turn<'_>,
@@ -276,7 +350,7 @@ impl Engine {
         let mut deliveries = Vec::with_capacity(request.count.min(ready));
         let mut bytes = 0;
         while deliveries.len() < request.count
-            && let Some(next) = self.next_ready(turn, key)
+            && let Some(next) = self.next_ready(turn, key, request.group.as_deref())
         {
             bytes += self.store.job(next).bytes();
             if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {
@@ -287,10 +361,23 @@ impl Engine {
         deliveries
     }
 
-    /// The job to hand out next; one that became too old in this very moment fails instead.
-    fn next_ready(&mut self, turn: &mut Turn<'_>, key: QueueKey) -> Option<JobKey> {
+    /// The job to hand out next; one that became too old in this very moment fails instead. The gates stand in the
+    /// order of the contract (sections 7 and B-39): slot, group, token; nothing is paid before the delivery.
+    fn next_ready(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: QueueKey,
+        wish: Option<&PullGroup>,
+    ) -> Option<JobKey> {
         loop {
-            let next = self.queues.get(key).ready.first()?;
+            let queue = self.queues.get(key);
+            if !queue.has_slot() {
+                return None;
+            }
+            let next = queue.ready.next(wish)?;
+            if !queue.has_token(self.now) {
+                return None;
+            }
             if !self.fail_if_expired(turn, next) {
                 return Some(next);
             }
@@ -305,9 +392,11 @@ impl Engine {
         caller: Caller,
     ) -> Delivery {
         let now = self.now;
-        self.unqueue(key);
         let serial = self.next_delivery;
         self.next_delivery += 1;
+        let limit = request.group.as_ref().and_then(|group| group.limit);
+        self.count_in_group(key, limit, serial);
+        self.unqueue(key);
         let token = request.locked.then(|| self.ids.token(now));
         let lock = token.map(|token| Lock {
             token,
@@ -330,10 +419,12 @@ impl Engine {
             lock,
             connection,
             timeout_at,
+            limited: limit.is_some(),
             armed_at: now,
         });
-        let queue = job.queue;
-        self.queues.get_mut(queue).active.insert(key);
+        let queue = self.queues.get_mut(job.queue);
+        queue.active.insert(key);
+        queue.take_token(now);
         if let Some(connection) = connection {
             self.connections
                 .entry(connection)
@@ -363,7 +454,9 @@ impl Engine {
             job.remember_spent(token, cause);
         }
         self.deadlines.remove(run.armed_at, Timer::Delivery(key));
-        self.queues.get_mut(queue).active.remove(&key);
+        let queue = self.queues.get_mut(queue);
+        queue.active.remove(&key);
+        queue.ready.end_active(job);
         if let Some(connection) = run.connection
             && let Some(owned) = self.connections.get_mut(&connection)
         {
@@ -419,6 +512,9 @@ impl Engine {
         if let Some(run) = self.end_delivery(key, Some(EndCause::Withdrawn)) {
             let life = self.store.job_mut(key).life();
             (life.ended, life.last_heartbeat) = run.before;
+            self.uncount_in_group(key, &run);
+            let (now, queue) = (self.now, self.store.job(key).queue);
+            self.queues.get_mut(queue).put_token_back(now, run.serial);
         }
         self.requeue(turn, key, run_at);
     }

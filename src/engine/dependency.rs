@@ -332,7 +332,7 @@ impl Engine {
         self.store.job_mut(key).links = Some(Box::new(links));
     }
 
-    fn is_met(&self, id: &JobId) -> bool {
+    pub(super) fn is_met(&self, id: &JobId) -> bool {
         match self.store.find(id) {
             Some(key) => self.store.job(key).state == State::Completed,
             None => self.has_completed(id),

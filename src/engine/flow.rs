@@ -4,6 +4,7 @@
 //! The data of a job in a flow repeats its ties under keys that workers read. The engine does not look into data: who
 //! calls gives a function that writes the ties into it ([`Annotate`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::id::JobId;
@@ -51,7 +52,7 @@ impl Engine {
     /// Adds the jobs of a flow, in order: all of them, or none.
     ///
     /// # Errors
-    /// [`Refusal::FlowJobExists`] for the first id that is taken.
+    /// [`Refusal::FlowJobExists`] for the first id that is taken, [`Refusal::GroupFull`].
     pub fn add_flow(
         &mut self,
         turn: &mut Turn<'_>,
@@ -60,6 +61,11 @@ impl Engine {
         self.tick(turn);
         if let Some(taken) = jobs.iter().find(|job| self.is_known(&job.id)) {
             return Err(Refusal::FlowJobExists(taken.id.clone()));
+        }
+        let queues: BTreeSet<&Arc<str>> = jobs.iter().map(|job| &job.queue).collect();
+        for queue in queues {
+            let there = jobs.iter().filter(|job| job.queue == *queue);
+            self.check_room(queue, there.map(|job| &job.job))?;
         }
         let mut views = Vec::with_capacity(jobs.len());
         self.hold(turn, |engine, turn| {

@@ -164,6 +164,8 @@ pub struct JobOptions {
     pub keep_logs: Option<f64>,
     /// Largest accepted data, in bytes of its JSON text; checked at admission, stored for display.
     pub size_limit: Option<f64>,
+    /// The group it belongs to, scoped to the queue; its priority then ascends.
+    pub group_id: Option<Arc<str>>,
     /// Parent id as given; a link is not made from it alone.
     pub parent_id: Option<Arc<str>>,
     /// The client sent an empty id of its own, which means none but is shown again.
@@ -193,6 +195,7 @@ impl Default for JobOptions {
             stack_trace_limit: 10.0,
             keep_logs: None,
             size_limit: None,
+            group_id: None,
             parent_id: None,
             blank_custom_id: false,
             fail_parent_on_failure: false,
@@ -258,6 +261,8 @@ pub struct NewJob {
     pub remove_on_fail: bool,
     /// A full disk sync before the answer; without a disk it changes nothing.
     pub durable: bool,
+    /// Queued jobs that its group may have at most, this one included; at least 1.
+    pub group_max: Option<u64>,
     /// Everything rare; `None` means all defaults.
     pub options: Option<Arc<JobOptions>>,
     /// Other jobs it belongs to; `None` means that it stands alone.
@@ -278,6 +283,7 @@ impl Default for NewJob {
             remove_on_complete: false,
             remove_on_fail: false,
             durable: false,
+            group_max: None,
             options: None,
             links: None,
         }

@@ -67,11 +67,10 @@ impl Engine {
     ) -> Change {
         self.tick(turn);
         self.change(id, State::is_queued, |engine, key| {
-            engine.unqueue(key);
-            let job = engine.store.job_mut(key);
-            job.priority = priority;
-            job.lifo = lifo.unwrap_or(job.lifo);
-            engine.enqueue(key);
+            engine.change_place(key, |job| {
+                job.priority = priority;
+                job.lifo = lifo.unwrap_or(job.lifo);
+            });
         })
     }
 
@@ -334,6 +333,8 @@ impl Engine {
         match self.store.job(key).state {
             State::Active => {
                 self.end_delivery(key, None);
+                let queue = self.store.job(key).queue;
+                self.serve(turn, queue);
             }
             State::Completed => {
                 let job = self.store.job_mut(key);

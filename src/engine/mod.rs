@@ -7,18 +7,23 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+//! `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
+//! `worker`. Behaviour: the engine contract.
 
 mod admission;
+mod backlog;
+mod capacity;
 mod control;
 mod deadline;
 mod delivery;
 mod dependency;
 mod event;
 mod flow;
+mod group;
 mod id;
 mod job;
 mod lease;
+mod limit;
 mod manage;
 mod name;
 mod outcome;
@@ -34,6 +39,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+pub use backlog::{Affinity, PullGroup};
 pub use delivery::PULL_BYTES_MAX;
 pub use dependency::{ChildFailure, find_cycle};
 pub use event::{Event, EventKind, StallDetail};
@@ -45,6 +51,7 @@ pub use job::{
     TimelineEntry,
 };
 pub use lease::LOST_IN_A_ROW_MAX;
+pub use limit::{QueueLimits, RateLimit};
 pub use outcome::{
     AddOutcome, Added, BatchRefusal, Bucket, Caller, Change, CleanState, ConnectionId, Counts,
     FailReport, Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven,
@@ -208,6 +215,10 @@ impl Engine {
     pub fn tick(&mut self, turn: &mut Turn<'_>) {
         self.now = self.now.max(turn.now);
         turn.now = self.now;
+        // Within a step everything that was due has happened.
+        if self.holding {
+            return;
+        }
         self.holding = true;
         let mut instant = Millis::MIN;
         loop {
@@ -225,6 +236,10 @@ impl Engine {
                 Timer::Expire(key) => self.expire(turn, key),
                 Timer::Delivery(key) => self.check_delivery(turn, key, at),
                 Timer::DeadLetter(key) => self.expire_dead_letter(turn, key),
+                Timer::RateEnd(queue) => self.end_rate(turn, queue),
+                Timer::Token(queue) => self.token_due(turn, queue),
+                Timer::GroupThrottle(queue, group) => self.end_throttle(turn, queue, group),
+                Timer::GroupWindow(queue, group) => self.end_window(turn, queue, group),
                 Timer::Queue(queue) => self.drop_idle_queue(queue),
                 Timer::Workers => self.forget_silent_workers(),
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),

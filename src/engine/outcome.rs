@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Millis;
+use super::backlog::PullGroup;
 use super::id::{JobId, LockToken};
 use super::job::{Delivery, Payload, State};
 
@@ -33,6 +34,8 @@ pub struct PullRequest {
     pub lock_ttl: f64,
     /// Do not tie the deliveries to the caller's connection.
     pub detach: bool,
+    /// What it says of groups; `None` means nothing.
+    pub group: Option<Box<PullGroup>>,
 }
 
 /// How an operation that may have to wait ended for now.
@@ -186,6 +189,13 @@ pub enum Refusal {
     NoParent(JobId),
     /// The id of a job of a flow is taken.
     FlowJobExists(JobId),
+    /// The group has as many queued jobs as the one that was to be added allows.
+    GroupFull {
+        /// The group.
+        group: Arc<str>,
+        /// Jobs it may have.
+        max: u64,
+    },
 }
 
 /// Why a batch is refused as a whole.
@@ -230,6 +240,9 @@ impl fmt::Display for Refusal {
             }
             Self::NoParent(id) => write!(f, "Job {id} has no parent"),
             Self::FlowJobExists(id) => write!(f, "Flow job {id} already exists"),
+            Self::GroupFull { group, max } => {
+                write!(f, "Group {group} has reached its maximum size of {max}")
+            }
         }
     }
 }

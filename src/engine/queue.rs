@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use slab::Slab;
 
+use super::backlog::Backlog;
 use super::deadline::Timer;
+use super::delivery::Waiters;
 use super::job::State;
-use super::outcome::{Counts, WaiterId};
-use super::ready::Ready;
-use super::store::JobKey;
+use super::limit::Limits;
+use super::outcome::Counts;
+use super::store::{Job, JobKey};
 use super::{Engine, Millis, Turn};
 
 /// A queue's place in the table.
@@ -32,7 +34,7 @@ pub(super) struct Queue {
     /// Order of first use; `None` while nobody has used the queue but to wait for jobs.
     pub(super) listed: Option<u64>,
     pub(super) paused: bool,
-    pub(super) ready: Ready,
+    pub(super) ready: Backlog,
     pub(super) prioritized: usize,
     pub(super) delayed: BTreeSet<JobKey>,
     /// Waiting for other jobs.
@@ -43,8 +45,8 @@ pub(super) struct Queue {
     /// By order of failure.
     pub(super) failed: BTreeMap<u64, JobKey>,
     pub(super) keys: HashMap<Arc<str>, KeyOwner>,
-    /// Waiting pulls; their numbers are their order of arrival.
-    pub(super) waiters: BTreeSet<WaiterId>,
+    pub(super) waiters: Waiters,
+    pub(super) limits: Option<Box<Limits>>,
     idle_check_at: Option<Millis>,
 }
 
@@ -54,7 +56,7 @@ impl Queue {
             name,
             listed: None,
             paused: false,
-            ready: Ready::default(),
+            ready: Backlog::default(),
             prioritized: 0,
             delayed: BTreeSet::new(),
             blocked: BTreeSet::new(),
@@ -62,7 +64,8 @@ impl Queue {
             completed: BTreeMap::new(),
             failed: BTreeMap::new(),
             keys: HashMap::new(),
-            waiters: BTreeSet::new(),
+            waiters: Waiters::default(),
+            limits: None,
             idle_check_at: None,
         }
     }
@@ -75,6 +78,9 @@ impl Queue {
             && self.active.is_empty()
             && self.completed.is_empty()
             && self.failed.is_empty()
+            && self.limits.is_none()
+            && !self.ready.is_in_turn()
+            && self.ready.groups.is_empty()
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -189,15 +195,12 @@ impl Engine {
         } else if job.run_at > self.now {
             job.state = State::Delayed;
             queue.delayed.insert(key);
+            queue.ready.add_delayed(job);
             self.deadlines.insert(job.run_at, Timer::Mature(key));
         } else {
-            job.state = if job.priority > 0.0 {
-                State::Prioritized
-            } else {
-                State::Waiting
-            };
+            job.state = ready_state(job.priority);
             queue.prioritized += usize::from(job.state == State::Prioritized);
-            queue.ready.insert(job.ready_key(), key);
+            queue.ready.insert(job, key);
         }
     }
 
@@ -216,10 +219,11 @@ impl Engine {
         match job.state {
             State::Delayed => {
                 queue.delayed.remove(&key);
+                queue.ready.remove_delayed(job);
                 self.deadlines.remove(job.run_at, Timer::Mature(key));
             }
             State::Waiting | State::Prioritized => {
-                let stood = queue.ready.remove(&job.ready_key());
+                let stood = queue.ready.remove(job);
                 debug_assert_eq!(stood, Some(key), "{:?} was not ready", job.id);
                 queue.prioritized -= usize::from(job.state == State::Prioritized);
             }
@@ -235,18 +239,29 @@ impl Engine {
     /// A delayed job is due.
     pub(super) fn mature(&mut self, turn: &mut Turn<'_>, key: JobKey) {
         let job = self.store.job_mut(key);
-        job.state = if job.priority > 0.0 {
-            State::Prioritized
-        } else {
-            State::Waiting
-        };
-        let (queue_key, ready_key, prioritized) =
-            (job.queue, job.ready_key(), job.state == State::Prioritized);
+        job.state = ready_state(job.priority);
+        let queue_key = job.queue;
         let queue = self.queues.get_mut(queue_key);
         queue.delayed.remove(&key);
-        queue.prioritized += usize::from(prioritized);
-        queue.ready.insert(ready_key, key);
+        queue.prioritized += usize::from(job.state == State::Prioritized);
+        queue.ready.insert(job, key);
+        queue.ready.remove_delayed(job);
         self.serve(turn, queue_key);
+    }
+
+    /// Changes what decides the place of a queued job among the ready ones, now or later.
+    pub(super) fn change_place(&mut self, key: JobKey, change: impl FnOnce(&mut Job)) {
+        let job = self.store.job_mut(key);
+        let (before, prioritized) = (job.ready_key(), job.state == State::Prioritized);
+        change(job);
+        if job.state == State::Delayed {
+            return;
+        }
+        job.state = ready_state(job.priority);
+        let queue = self.queues.get_mut(job.queue);
+        queue.prioritized -= usize::from(prioritized);
+        queue.prioritized += usize::from(job.state == State::Prioritized);
+        queue.ready.replace(job, &before, key);
     }
 
     /// Schedules the end of a queue's name if nothing needs it.
@@ -273,6 +288,8 @@ impl Engine {
 
     /// Forgets a queue at once; waiting pulls keep waiting for its name.
     pub(super) fn drop_queue(&mut self, key: QueueKey) {
+        self.drop_limits(key);
+        self.drop_groups(key);
         let queue = self.queues.get_mut(key);
         queue.listed = None;
         queue.paused = false;
@@ -282,5 +299,14 @@ impl Engine {
         if self.queues.get(key).waiters.is_empty() {
             self.queues.remove(key);
         }
+    }
+}
+
+/// The state of a ready job of that priority.
+fn ready_state(priority: f64) -> State {
+    if priority > 0.0 {
+        State::Prioritized
+    } else {
+        State::Waiting
     }
 }

@@ -44,6 +44,11 @@ impl ReadyKey {
         }
     }
 
+    /// The place of a ready job in its group: ascending priority, then admission.
+    pub(super) fn in_group(priority: f64, seq: u64) -> Self {
+        Self::new(-priority, false, 0, seq)
+    }
+
     /// Whether it belongs to a job of default priority that is not lifo.
     fn is_plain(&self) -> bool {
         const DEFAULT_RANK: u64 = !(1 << 63);

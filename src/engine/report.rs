@@ -231,6 +231,7 @@ impl Engine {
         } else {
             self.retain_completed(turn, key, result);
         }
+        self.serve(turn, queue);
     }
 
     fn fail_attempt(&mut self, turn: &mut Turn<'_>, key: JobKey, failure: Attempt) {
@@ -353,6 +354,7 @@ impl Engine {
         } else {
             self.bound_dead_letters(turn, queue);
         }
+        self.serve(turn, queue);
     }
 }
 

@@ -113,6 +113,8 @@ pub(super) struct Run {
     pub(super) lock: Option<Lock>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) timeout_at: Option<Millis>,
+    /// The pull limited the deliveries of a group, so this one counts there.
+    pub(super) limited: bool,
     /// When its entry in the deadline order stands; never after the real deadline.
     pub(super) armed_at: Millis,
 }
@@ -169,18 +171,23 @@ impl Job {
         data + texts.map(|text| text.len()).sum::<usize>()
     }
 
+    /// The group it belongs to.
+    pub(super) fn group(&self) -> Option<&Arc<str>> {
+        self.options.as_ref()?.group_id.as_ref()
+    }
+
+    /// Its place among the ready jobs of no group, or of its own.
     pub(super) fn ready_key(&self) -> ReadyKey {
-        ReadyKey::new(self.priority, self.lifo, self.run_at, self.seq)
+        if self.group().is_some() {
+            ReadyKey::in_group(self.priority, self.seq)
+        } else {
+            ReadyKey::new(self.priority, self.lifo, self.run_at, self.seq)
+        }
     }
 
     /// The first millisecond at which the job is too old to start.
     pub(super) fn expires_at(&self) -> Option<Millis> {
-        let ttl = self.options.as_ref()?.ttl?;
-        Some(
-            self.created_at
-                .saturating_add(ttl.floor() as Millis)
-                .saturating_add(1),
-        )
+        expiry(self.created_at, self.options.as_ref()?)
     }
 
     pub(super) fn record(
@@ -269,6 +276,11 @@ impl Job {
 
 /// Parts of the index; each grows by itself, so that no add waits for all of it.
 const INDEX_PARTS: usize = 64;
+/// The first millisecond at which a job of that age is too old to start.
+pub(super) fn expiry(created_at: Millis, options: &JobOptions) -> Option<Millis> {
+    let ttl = options.ttl?.floor() as Millis;
+    Some(created_at.saturating_add(ttl).saturating_add(1))
+}
 
 /// All jobs.
 pub(super) struct Store {

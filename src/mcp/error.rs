@@ -244,6 +244,8 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NulInText(field)
         | ArgumentError::NotObject(field)
         | ArgumentError::NotPositiveInteger(field)
+        | ArgumentError::NotInteger(field)
+        | ArgumentError::NotBetween { field, .. }
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }

@@ -333,6 +333,7 @@ async fn pull(broker: &LocalBroker) -> Result<Delivery, CommandError> {
         owner: Some("mailer-1".into()),
         lock_ttl: HOUR as f64 * 24.0,
         detach: true,
+        group: None,
     };
     broker.call(pull).await?.pop().ok_or(CommandError::Internal)
 }

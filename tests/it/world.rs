@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
+use bunqueue_mcp::command::draft::Text;
 use bunqueue_mcp::command::{
     Ack, Add, AddMany, Cancel, Command, CommandError, Executed, ExtendLock, Fail, GetCounts,
-    GetJob, GetLogs, GetResult, GetState, Heartbeat, MoveToWait, Operation, Pull, QueueName, Renew,
-    execute,
+    GetJob, GetLogs, GetResult, GetState, GroupId, Heartbeat, MoveToWait, Operation, Pull,
+    QueueName, Renew, execute,
 };
 use bunqueue_mcp::engine::{
     Added, Caller, Change, Config, ConnectionId, Counts, Delivery, Effects, Engine, Event,
     EventKind, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis, NewJob,
-    Payload, Renewal, Report, Served, State, TokenGiven, Turn, WaiterId,
+    Payload, PullGroup, Renewal, Report, Served, State, TokenGiven, Turn, WaiterId,
 };
 
 pub struct World {
@@ -50,12 +51,21 @@ pub fn keyed(job: NewJob, key: &str) -> NewJob {
     with(job, |options| options.unique_key = Some(key.into()))
 }
 
+/// A job of a group.
+pub fn grouped(job: NewJob, group: &str) -> NewJob {
+    with(job, |options| options.group_id = Some(group.into()))
+}
+
 pub fn id(text: &str) -> JobId {
     JobId::from_text(text)
 }
 
 pub fn queue(name: &str) -> QueueName {
     QueueName::lenient(name)
+}
+
+pub fn group(name: &str) -> GroupId {
+    GroupId::required(Text::Value(name)).expect("the name of a group")
 }
 
 pub fn payload(byte: u8) -> Payload {
@@ -271,6 +281,15 @@ impl World {
             .collect()
     }
 
+    /// The ids that a pull of that many jobs gets, in order.
+    pub fn pull_ids(&mut self, pull: Pull) -> Vec<String> {
+        let deliveries = self.ask(pull);
+        deliveries
+            .iter()
+            .map(|delivery| delivery.job.id.to_string())
+            .collect()
+    }
+
     pub fn try_ack(&mut self, id: &JobId, token: TokenGiven) -> Result<Report, CommandError> {
         self.try_ask(Ack {
             id: id.clone(),
@@ -386,6 +405,16 @@ pub fn pulling(on: &str) -> Pull {
         owner: None,
         lock_ttl: 30_000.0,
         detach: false,
+        group: None,
+    }
+}
+
+/// A pull of that many jobs that says something of groups.
+pub fn choosing(on: &str, count: usize, group: PullGroup) -> Pull {
+    Pull {
+        count,
+        group: Some(Box::new(group)),
+        ..pulling(on)
     }
 }
 

@@ -8,6 +8,8 @@ mod add;
 mod change;
 mod dedup;
 mod flow;
+mod group;
+mod limit;
 mod log;
 mod queue;
 mod read;
@@ -26,6 +28,13 @@ pub use flow::{
     ChildValue, GetChildFailures, GetChildrenValues, GetFlow, RemoveChildDependency,
     RemoveUnprocessedChildren, UpdateParent,
 };
+pub use group::{
+    GetGroupActiveCount, GetGroupConcurrency, GetGroupJobsCount, GetGroupRateLimit,
+    GetGroupRateLimitTtl, GetGroupsJobsCount, IsGroupPaused, IsUngroupedInTurn, PauseGroup,
+    RemoveGroupConcurrency, RemoveGroupRateLimit, ResumeGroup, SetGroupConcurrency,
+    SetGroupRateLimit, SetUngroupedInTurn, ThrottleGroup,
+};
+pub use limit::{ClearConcurrency, ClearRateLimit, GetQueueLimits, SetConcurrency, SetRateLimit};
 pub use log::{AddLog, ClearLogs, GetLogs};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
@@ -39,7 +48,8 @@ use super::CommandError;
 use super::flow::AddFlow;
 use crate::engine::{
     Added, Change, ChildFailure, Counts, Delivery, Engine, FlowNode, JobDetail, JobId, JobView,
-    LogLine, Payload, Progressing, Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+    LogLine, Millis, Payload, Progressing, QueueLimits, RateLimit, Renewal, Report, State, Turn,
+    Waited, WaiterId, WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -162,6 +172,27 @@ operations! {
     WorkerHeartbeat => Flag(bool),
     UnregisterWorker => Flag(bool),
     ListWorkers => Workers(Workers),
+    SetRateLimit => Done(()),
+    ClearRateLimit => Done(()),
+    SetConcurrency => Done(()),
+    ClearConcurrency => Done(()),
+    GetQueueLimits => Limits(QueueLimits),
+    GetGroupJobsCount => Counted(usize),
+    GetGroupsJobsCount => Counted(usize),
+    GetGroupActiveCount => Counted(usize),
+    SetGroupRateLimit => Done(()),
+    GetGroupRateLimit => Rate(Option<RateLimit>),
+    RemoveGroupRateLimit => Counted(usize),
+    GetGroupRateLimitTtl => Span(Millis),
+    SetGroupConcurrency => Done(()),
+    GetGroupConcurrency => Concurrency(Option<u64>),
+    RemoveGroupConcurrency => Counted(usize),
+    PauseGroup => Flag(bool),
+    ResumeGroup => Flag(bool),
+    IsGroupPaused => Flag(bool),
+    ThrottleGroup => Done(()),
+    SetUngroupedInTurn => Done(()),
+    IsUngroupedInTurn => Flag(bool),
 }
 
 /// What a broker answers.
@@ -221,4 +252,12 @@ pub enum Reply {
     Worker(Box<WorkerView>),
     /// All workers.
     Workers(Workers),
+    /// What limits a queue.
+    Limits(QueueLimits),
+    /// A limit of deliveries, if there is one.
+    Rate(Option<RateLimit>),
+    /// A limit of active jobs, if there is one.
+    Concurrency(Option<u64>),
+    /// Ms, or what the command says of negative ones.
+    Span(Millis),
 }

@@ -7,7 +7,9 @@ use crate::command::CommandError;
 use crate::command::QueueName;
 use crate::command::bounds::cut;
 use crate::engine::Progressing::Done;
-use crate::engine::{Engine, FailReport, JobId, Millis, Payload, PullRequest, TokenGiven, Turn};
+use crate::engine::{
+    Engine, FailReport, JobId, Millis, Payload, PullGroup, PullRequest, TokenGiven, Turn,
+};
 
 /// Takes jobs, waiting for the first one if asked to.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,8 @@ pub struct Pull {
     pub lock_ttl: f64,
     /// Do not tie the deliveries to the caller's connection.
     pub detach: bool,
+    /// What it says of groups ([`crate::command::draft::GroupDraft`]); `None` means nothing.
+    pub group: Option<Box<PullGroup>>,
 }
 
 impl Execute for Pull {
@@ -35,6 +39,7 @@ impl Execute for Pull {
             locked: self.owner.is_some(),
             lock_ttl: self.lock_ttl,
             detach: self.detach,
+            group: self.group,
         };
         Ok(engine.pull(turn, request))
     }
@@ -79,18 +84,21 @@ impl Execute for AckMany {
         for item in &self.items {
             engine.check_token(turn, &item.id, item.token)?;
         }
-        let outcomes = self.items.into_iter().map(|item| {
-            engine
-                .ack(
-                    turn,
-                    &item.id,
-                    item.token,
-                    item.result,
-                    item.remove_on_complete,
-                )
-                .map_err(CommandError::from)
+        let outcomes = engine.hold(turn, |engine, turn| {
+            let outcomes = self.items.into_iter().map(|item| {
+                engine
+                    .ack(
+                        turn,
+                        &item.id,
+                        item.token,
+                        item.result,
+                        item.remove_on_complete,
+                    )
+                    .map_err(CommandError::from)
+            });
+            outcomes.collect()
         });
-        Ok(Done(outcomes.collect()))
+        Ok(Done(outcomes))
     }
 }
 

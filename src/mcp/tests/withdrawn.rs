@@ -41,6 +41,7 @@ async fn a_job_that_cannot_go_back_keeps_no_other() {
         owner: None,
         lock_ttl: 30_000.0,
         detach: true,
+        group: None,
     };
     let deliveries = Call::new(broker, shutdown, Caller::default())
         .wait(pull, Measure::Time(0))

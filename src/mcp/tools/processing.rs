@@ -151,6 +151,7 @@ async fn pull(
         lock_ttl: terms.lock_ttl.map_or(LOCK_TTL_DEFAULT, |ms| ms.0 as f64),
         // No connection stands for an agent: what it holds outlives the call.
         detach: true,
+        group: None,
     };
     let deliveries = call.wait(pull, Measure::Time(wait)).await?;
     call.keep(deliveries).await

@@ -32,6 +32,7 @@ pub(super) fn pull(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
             owner,
             lock_ttl,
             detach,
+            group: None,
         },
         Shape::Pull { owned },
     )
@@ -59,6 +60,7 @@ pub(super) fn pull_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
             owner,
             lock_ttl,
             detach: false,
+            group: None,
         },
         shape,
     )

@@ -3,9 +3,11 @@
 mod ack;
 mod fail;
 pub mod flow;
+mod group;
 mod id;
 mod job;
 mod kept;
+mod limit;
 mod lost;
 mod manage;
 mod order;

@@ -4,5 +4,6 @@
 mod flow;
 mod identity;
 mod lease;
+mod limit;
 mod order;
 mod pause;

@@ -183,6 +183,7 @@ fn alphabet() -> Vec<Step> {
         owner,
         lock_ttl: 10.0,
         detach: false,
+        group: None,
     };
     let work = |what| Step::Do(Some(1), what);
     vec![

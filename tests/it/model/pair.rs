@@ -14,7 +14,7 @@ use bunqueue_mcp::engine::{
 };
 
 use super::reference::{Answer, Learned, Reference};
-use super::step::{Clock, QUEUES, Scene, Step, What};
+use super::step::{Clock, QUEUES, Scene, Step, What, all_of};
 
 /// Unfinished jobs above which adds become pulls.
 const LIVE_MAX: usize = 30;
@@ -159,6 +159,7 @@ impl Pair {
             owner,
             lock_ttl: 2_000.0,
             detach: false,
+            group: None,
         }
         .into()
     }
@@ -172,9 +173,6 @@ impl Pair {
             Executed::Waiting(waiter) => (Answer::Waiting, None, Some(waiter)),
         };
         self.learn(reply.as_ref(), waiter, &effects);
-        if matches!(command, Command::Add(_) | Command::AddMany(_)) && reply.is_none() {
-            return Err(format!("an add was refused: {actual:?}"));
-        }
         // What was due came first, and its jitter may show in the answer.
         self.model.tick(self.now);
         self.take_over_jitter()?;
@@ -390,6 +388,7 @@ impl Pair {
                 }
                 .into(),
             );
+            commands.extend(all_of(&name));
             commands.push(IsPaused { queue: name }.into());
             let listing = Listing {
                 queue: queue.into(),

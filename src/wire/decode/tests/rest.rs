@@ -15,6 +15,7 @@ fn pulls_take_their_arguments() {
         owner: Some("w".into()),
         lock_ttl: 700.0,
         detach: false,
+        group: None,
     };
     let shape = Shape::PullMany { owned: true };
     assert_eq!(command(&frame), (expected.into(), shape));

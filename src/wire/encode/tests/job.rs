@@ -75,6 +75,7 @@ fn a_job_with_every_option_shows_them() {
         stack_trace_limit: 3.0,
         keep_logs: Some(5.0),
         size_limit: Some(1_000.0),
+        group_id: None,
         parent_id: Some("p".into()),
         blank_custom_id: false,
         fail_parent_on_failure: true,

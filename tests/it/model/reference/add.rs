@@ -3,14 +3,30 @@
 use std::sync::Arc;
 
 use bunqueue_mcp::engine::{
-    AddOutcome, Added, EventKind, FailureReason, JobId, JobView, NewJob, State, TimelineEntry,
-    Waited,
+    AddOutcome, Added, EventKind, FailureReason, JobId, JobView, NewJob, Refusal, State,
+    TimelineEntry, Waited,
 };
 
 use super::{Job, Key, Place, Reference};
 
 impl Reference {
-    pub(super) fn add(&mut self, queue: &Arc<str>, new: &NewJob) -> Added {
+    /// Adds jobs in order; when one is refused, all are, which a rehearsal shows.
+    pub(super) fn add_all(
+        &mut self,
+        queue: &Arc<str>,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Added>, Refusal> {
+        if !self.rehearsing && jobs.iter().any(|job| job.group_max.is_some()) {
+            let mut rehearsal = self.clone();
+            rehearsal.rehearsing = true;
+            let id = |n: usize| JobId::from_text(&format!("rehearsed {n}"));
+            rehearsal.learned.ids = (0..jobs.len()).map(id).collect();
+            rehearsal.add_all(queue, jobs)?;
+        }
+        jobs.iter().map(|job| self.add(queue, job)).collect()
+    }
+
+    fn add(&mut self, queue: &Arc<str>, new: &NewJob) -> Result<Added, Refusal> {
         let told = self
             .learned
             .ids
@@ -21,10 +37,10 @@ impl Reference {
         if let Some(at) = new.custom_id.as_ref().and_then(|id| self.find(id)) {
             let id = self.jobs[at].view.id.clone();
             if matches!(self.jobs[at].place, Place::Queued | Place::Active(_)) {
-                return Added {
+                return Ok(Added {
                     id,
                     outcome: AddOutcome::Existing,
-                };
+                });
             }
             retired = Some(id);
         }
@@ -56,11 +72,17 @@ impl Reference {
                     self.keys[at].expires_at = Some(self.now + ttl.ceil() as i64);
                 }
                 self.emit(queue, Some(owner.clone()), EventKind::Duplicated);
-                return Added {
+                return Ok(Added {
                     id: owner,
                     outcome: AddOutcome::Existing,
-                };
+                });
             }
+        }
+        if let (Some(group), Some(max)) = (&options.group_id, new.group_max)
+            && self.queued_in_group(queue, group) as u64 >= max
+        {
+            let group = Arc::clone(group);
+            return Err(Refusal::GroupFull { group, max });
         }
         if let Some(at) = retired.and_then(|id| self.find(&id)) {
             // The old generation makes room; nobody is told.
@@ -71,11 +93,14 @@ impl Reference {
             .clone()
             .unwrap_or_else(|| self.accept_generated(&told));
         self.admit(queue, new, id.clone());
-        Added { id, outcome }
+        Ok(Added { id, outcome })
     }
 
     /// A generated id is new, greater than every one before, and has the form of a UUID of version 7.
     fn accept_generated(&mut self, id: &JobId) -> JobId {
+        if self.rehearsing {
+            return id.clone();
+        }
         let text = id.text();
         let form = text.len() == 36
             && text.as_bytes()[14] == b'7'
@@ -173,6 +198,7 @@ impl Reference {
                 Some("Job TTL expired".into()),
             );
         }
+        self.note_turns(None);
     }
 
     /// Whether a job is too old to start.

@@ -111,6 +111,7 @@ impl Reference {
                 let ids: Vec<JobId> = held.map(|job| job.view.id.clone()).collect();
                 self.remove_all(&ids);
                 self.queues.retain(|entry| entry.name != queue);
+                self.forget_groups(&queue);
                 if !ids.is_empty() {
                     self.emit(&queue, None, EventKind::Obliterated { count: ids.len() });
                 }
@@ -215,7 +216,11 @@ impl Reference {
             return Ok(Change::NotFound);
         };
         match self.jobs[at].place {
-            Place::Queued => {}
+            Place::Queued => {
+                // It is queued anew, and so is its group when that has no other ready job.
+                self.jobs[at].ripe = false;
+                self.note_turns(None);
+            }
             Place::Active(_) => {
                 self.held(at, token)?;
                 self.emit_for(at, EventKind::Delayed { delay });

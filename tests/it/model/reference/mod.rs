@@ -7,6 +7,8 @@
 
 mod add;
 mod change;
+mod group;
+mod limit;
 mod query;
 mod timer;
 mod work;
@@ -17,11 +19,11 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
     AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
-    Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
+    Millis, Payload, PullGroup, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Learned {
     /// Ids that the reply of an add names, one for each job of the request.
     pub ids: VecDeque<JobId>,
@@ -48,6 +50,8 @@ pub struct Active {
     lock_ttl: Millis,
     renewals: u32,
     connection: Caller,
+    /// Counted in a window of its group.
+    limited: bool,
     /// What the delivery before had left: its late token, whether a timeout ended it unlocked, the last sign of life.
     before: (Option<LockToken>, bool, Millis),
 }
@@ -123,6 +127,7 @@ enum Wish {
         locked: bool,
         lock_ttl: Millis,
         detach: bool,
+        group: Option<Box<PullGroup>>,
     },
     End {
         id: JobId,
@@ -142,13 +147,19 @@ struct Waiter {
 struct Queue {
     name: Arc<str>,
     paused: bool,
+    rate: Option<limit::Rate>,
+    cap: Option<u64>,
+    /// Jobs of no group take turns.
+    in_turn: bool,
+    /// When a token is there that somebody waits for.
+    token_at: Option<Millis>,
     empty_since: Option<Millis>,
     /// It has never been empty, so its place among the names is known.
     certain: bool,
 }
 
 /// The whole state, and the effects of the last step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reference {
     config: Config,
     pub now: Millis,
@@ -156,6 +167,15 @@ pub struct Reference {
     keys: Vec<Key>,
     waiters: Vec<Waiter>,
     queues: Vec<Queue>,
+    groups: Vec<group::Group>,
+    turns: Vec<group::Turn>,
+    next_turn: u64,
+    /// The millisecond in which the newest turns began by themselves.
+    tied_at: Option<Millis>,
+    /// Queues in which something has happened since waiting pulls were served.
+    touched: Vec<Arc<str>>,
+    /// It is only to be seen what would happen.
+    rehearsing: bool,
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
     next_seq: u64,
@@ -176,6 +196,12 @@ impl Reference {
             keys: Vec::new(),
             waiters: Vec::new(),
             queues: Vec::new(),
+            groups: Vec::new(),
+            turns: Vec::new(),
+            next_turn: 0,
+            tied_at: None,
+            touched: Vec::new(),
+            rehearsing: false,
             completed: Vec::new(),
             next_seq: 0,
             next_line: 0,
@@ -191,20 +217,21 @@ impl Reference {
         self.tick(now);
         let answer = self.run(caller, command);
         self.note_emptiness();
-        self.hand_off();
+        self.hand_off_everywhere();
         answer
     }
 
     fn run(&mut self, caller: Caller, command: &Command) -> Answer {
         let done = |reply: Reply| Answer::Done(Ok(reply));
         match command {
-            Command::Add(add) => done(Reply::Added(self.add(&add.queue.shared(), &add.job))),
-            Command::AddMany(add) => {
-                let queue = add.queue.shared();
-                done(Reply::AddedMany(
-                    add.jobs.iter().map(|job| self.add(&queue, job)).collect(),
-                ))
+            Command::Add(add) => {
+                let jobs = std::slice::from_ref(&add.job);
+                self.add_all(&add.queue.shared(), jobs)
+                    .map_or_else(refuse, |mut added| done(Reply::Added(added.remove(0))))
             }
+            Command::AddMany(add) => self
+                .add_all(&add.queue.shared(), &add.jobs)
+                .map_or_else(refuse, |added| done(Reply::AddedMany(added))),
             Command::Pull(pull) => self.pull(caller, pull),
             Command::Ack(ack) => self
                 .ack(ack)
@@ -226,10 +253,18 @@ impl Reference {
                     .collect(),
             )),
             Command::WaitJob(wait) => self.wait_job(caller, wait),
-            command => match self.change(command) {
-                Some(changed) => changed.map_or_else(refuse, done),
-                None => done(self.query(command)),
-            },
+            command => {
+                let of_limits = self
+                    .change_limits(command)
+                    .or_else(|| self.change_group(command));
+                if let Some(reply) = of_limits {
+                    return done(reply);
+                }
+                match self.change(command) {
+                    Some(changed) => changed.map_or_else(refuse, done),
+                    None => done(self.query(command)),
+                }
+            }
         }
     }
 
@@ -304,6 +339,7 @@ impl Reference {
         self.release_key(&job.view.id);
         self.completed.retain(|id| *id != job.view.id);
         self.end_waits(&job.view.id, outcome);
+        self.note_turns(None);
         self.note_emptiness();
     }
 
@@ -340,7 +376,14 @@ impl Reference {
     /// A queue that holds nothing may be forgotten at any time within the period that the configuration gives.
     fn note_emptiness(&mut self) {
         for queue in &mut self.queues {
-            if queue.paused || self.jobs.iter().any(|job| job.view.queue == queue.name) {
+            let limited = queue.rate.is_some() || queue.cap.is_some() || queue.in_turn;
+            let mut groups = self.groups.iter();
+            let grouped = groups.any(|group| group.queue == queue.name && group.is_set());
+            if queue.paused
+                || limited
+                || grouped
+                || self.jobs.iter().any(|job| job.view.queue == queue.name)
+            {
                 queue.empty_since = None;
             } else if queue.empty_since.is_none() {
                 queue.empty_since = Some(self.now);
@@ -379,6 +422,10 @@ impl Reference {
                 self.queues.push(Queue {
                     name: Arc::clone(name),
                     paused: false,
+                    rate: None,
+                    cap: None,
+                    in_turn: false,
+                    token_at: None,
                     empty_since: None,
                     certain: true,
                 });

@@ -13,6 +13,9 @@ impl Reference {
             key.expires_at
                 .is_none_or(|expires_at| expires_at > self.now)
         };
+        if let Some(reply) = self.query_group(command) {
+            return reply;
+        }
         match command {
             Command::GetLogs(get) => Reply::Logs(
                 self.job(&get.id)

@@ -16,6 +16,10 @@ pub enum Kind {
     LockEnd,
     Stall,
     LetterEnd,
+    RateEnd,
+    Token,
+    ThrottleEnd,
+    WindowEnd,
     QueueIdle,
     Wait,
 }
@@ -30,8 +34,9 @@ impl Kind {
             Self::LockEnd => (2, 1),
             Self::Stall => (2, 2),
             Self::LetterEnd => (3, 0),
-            Self::QueueIdle => (4, 0),
-            Self::Wait => (5, 0),
+            Self::RateEnd | Self::Token | Self::ThrottleEnd | Self::WindowEnd => (4, 0),
+            Self::QueueIdle => (5, 0),
+            Self::Wait => (6, 0),
         }
     }
 }
@@ -52,7 +57,9 @@ impl Reference {
         let mut instant = Millis::MIN;
         loop {
             let next = self.next_due();
-            let closes = next.is_none_or(|due| due.at > instant || due.kind == Kind::Wait);
+            let closes = next.is_none_or(|due| {
+                due.at > instant || matches!(due.kind, Kind::Wait | Kind::QueueIdle)
+            });
             if closes && self.hand_off() {
                 continue;
             }
@@ -67,7 +74,12 @@ impl Reference {
         due.min_by_key(|due| {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
-                Kind::QueueIdle | Kind::Wait => None,
+                Kind::QueueIdle
+                | Kind::Wait
+                | Kind::RateEnd
+                | Kind::Token
+                | Kind::ThrottleEnd
+                | Kind::WindowEnd => None,
                 _ => self
                     .learned
                     .order
@@ -150,7 +162,22 @@ impl Reference {
         for (place, waiter) in self.waiters.iter().enumerate() {
             put(waiter.deadline, Kind::Wait, place);
         }
+        for (at, place) in self.rate_ends() {
+            put(at, Kind::RateEnd, place);
+        }
+        for (at, throttle, place) in self.group_ends() {
+            let kind = if throttle {
+                Kind::ThrottleEnd
+            } else {
+                Kind::WindowEnd
+            };
+            put(at, kind, place);
+        }
         for (place, queue) in self.queues.iter().enumerate() {
+            let waits = |waiter: &super::Waiter| matches!(&waiter.wish, Wish::Jobs { queue: wanted, .. } if *wanted == queue.name);
+            if let Some(at) = queue.token_at.filter(|_| self.waiters.iter().any(waits)) {
+                put(at, Kind::Token, place);
+            }
             if let Some(since) = queue.empty_since {
                 put(since + self.config.queue_idle, Kind::QueueIdle, place);
             }
@@ -161,7 +188,28 @@ impl Reference {
     fn act(&mut self, due: Due) {
         let at = due.place;
         match due.kind {
-            Kind::Ripen => self.jobs[at].ripe = true,
+            Kind::Ripen | Kind::Ttl | Kind::Timeout | Kind::LockEnd | Kind::Stall => {
+                self.touched.push(Arc::clone(&self.jobs[at].view.queue));
+            }
+            Kind::RateEnd | Kind::Token => self.touched.push(Arc::clone(&self.queues[at].name)),
+            _ => {}
+        }
+        match due.kind {
+            Kind::Ripen => {
+                self.jobs[at].ripe = true;
+                self.note_turns(Some(due.at));
+            }
+            Kind::RateEnd => {
+                self.queues[at].rate = None;
+                self.queues[at].token_at = None;
+                self.note_emptiness();
+            }
+            Kind::Token => self.queues[at].token_at = None,
+            Kind::ThrottleEnd | Kind::WindowEnd => {
+                let queue = self.end_of_group(at, due.kind == Kind::ThrottleEnd);
+                self.touched.push(queue);
+                self.note_emptiness();
+            }
             Kind::Ttl => self.end(
                 at,
                 FailureReason::TtlExpired,

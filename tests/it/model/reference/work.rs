@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{Ack, CommandError, Fail, Pull, Renew, Reply, WaitJob};
 use bunqueue_mcp::engine::{
     AttemptRecord, BackoffKind, Caller, ConnectionId, Delivery, EventKind, Failure, FailureReason,
-    JobId, Millis, Payload, Refusal, Renewal, Report, Served, State, TimelineEntry, TokenGiven,
-    WaitFor, Waited,
+    JobId, Millis, Payload, PullGroup, Refusal, Renewal, Report, Served, State, TimelineEntry,
+    TokenGiven, WaitFor, Waited,
 };
 
 use super::{Active, Answer, Place, Reference, Waiter, Wish};
@@ -29,6 +29,7 @@ impl Reference {
             locked: pull.owner.is_some(),
             lock_ttl: pull.lock_ttl.ceil() as Millis,
             detach: pull.detach && pull.owner.is_none(),
+            group: pull.group.clone(),
         };
         let deliveries = self.take(caller, &wish);
         if deliveries.is_empty() && pull.wait > 0 {
@@ -71,15 +72,29 @@ impl Reference {
         Answer::Done(Ok(Reply::Waited(waited)))
     }
 
-    /// Serves waiting pulls, longest wait first, with what is ready; whether anything happened.
+    /// Serves all waiting pulls.
+    pub(super) fn hand_off_everywhere(&mut self) {
+        let queues = self.queues.iter().map(|queue| Arc::clone(&queue.name));
+        self.touched = queues.collect();
+        self.hand_off();
+    }
+
+    /// Serves waiting pulls of queues in which something has happened, longest wait first, with what is ready; whether
+    /// anything happened.
     pub(super) fn hand_off(&mut self) -> bool {
+        let touched = std::mem::take(&mut self.touched);
         let before = (self.served.len(), self.events.len());
         let mut at = 0;
         while at < self.waiters.len() {
             let Waiter {
                 id, caller, wish, ..
             } = self.waiters[at].clone();
-            let deliveries = self.take(caller, &wish);
+            let concerned = matches!(&wish, Wish::Jobs { queue, .. } if touched.contains(queue));
+            let deliveries = if concerned {
+                self.take(caller, &wish)
+            } else {
+                Vec::new()
+            };
             if deliveries.is_empty() {
                 at += 1;
             } else {
@@ -87,6 +102,7 @@ impl Reference {
                 self.served.push((id, Served::Pull(deliveries)));
             }
         }
+        self.note_awaited_tokens(&touched);
         (self.served.len(), self.events.len()) > before
     }
 
@@ -98,17 +114,14 @@ impl Reference {
             locked,
             lock_ttl,
             detach,
+            group,
         } = wish
         else {
             return Vec::new();
         };
         let mut deliveries = Vec::new();
-        while deliveries.len() < *count && !self.paused(queue) {
-            let ready = (0..self.jobs.len()).filter(|at| {
-                let job = &self.jobs[*at];
-                matches!(job.place, Place::Queued) && job.ripe && job.view.queue == *queue
-            });
-            let Some(best) = ready.min_by(|one, two| self.order(*one, *two)) else {
+        while deliveries.len() < *count && !self.paused(queue) && self.has_slot(queue) {
+            let Some(best) = self.candidate(queue, group.as_deref()) else {
                 break;
             };
             if self.is_expired(best) {
@@ -116,14 +129,17 @@ impl Reference {
                 self.end(best, FailureReason::TtlExpired, error);
                 continue;
             }
+            if !self.has_token(queue) {
+                break;
+            }
             let connection = if *detach { None } else { caller };
-            deliveries.push(self.deliver(best, *locked, *lock_ttl, connection));
+            deliveries.push(self.deliver(best, *locked, *lock_ttl, connection, group.as_deref()));
         }
         deliveries
     }
 
     /// Section 5: priority, newest lifo, then run time and admission.
-    fn order(&self, one: usize, two: usize) -> std::cmp::Ordering {
+    pub(super) fn order(&self, one: usize, two: usize) -> std::cmp::Ordering {
         let (one, two) = (&self.jobs[one], &self.jobs[two]);
         let by_age = if one.view.lifo {
             two.seq.cmp(&one.seq)
@@ -149,6 +165,7 @@ impl Reference {
         locked: bool,
         lock_ttl: Millis,
         connection: Caller,
+        group: Option<&PullGroup>,
     ) -> Delivery {
         let (now, id) = (self.now, self.jobs[at].view.id.clone());
         let told = self
@@ -162,6 +179,7 @@ impl Reference {
         });
         self.note(at, State::Active, None, None);
         self.emit_for(at, EventKind::Pulled);
+        self.count_delivery(at, group, serial);
         let job = &mut self.jobs[at];
         let before = (
             job.late_token.take(),
@@ -178,8 +196,10 @@ impl Reference {
             lock_ttl,
             renewals: 0,
             connection,
+            limited: group.is_some_and(|group| group.limit.is_some()),
             before,
         });
+        self.note_turns(None);
         Delivery {
             job: self.show(at),
             token,
@@ -288,6 +308,7 @@ impl Reference {
         job.result.clone_from(&result);
         job.place = Place::Completed;
         job.late_token = None;
+        self.note_turns(None);
         self.end_waits(&id, &Waited::Completed { result });
         self.completed.push(id);
         if self.completed.len() > self.config.completed_max {
@@ -414,6 +435,7 @@ impl Reference {
             entered_at: now,
             attempts: job.history.clone(),
         });
+        self.note_turns(None);
         self.end_waits(&id, &Waited::Failed);
         let queue = Arc::clone(&self.jobs[at].view.queue);
         let letters = self.dead_letters(&queue);
@@ -514,7 +536,7 @@ impl Reference {
                 self.end(at, FailureReason::WorkerLost, Some(error.into()));
             }
         }
-        self.hand_off();
+        self.hand_off_everywhere();
     }
 
     /// Deliveries that nobody has read go back as they were.
@@ -528,12 +550,14 @@ impl Reference {
                 continue;
             };
             if active.serial == delivery.serial {
+                let limited = active.limited;
                 let (late_token, finalized_unlocked, last_heartbeat) = active.before;
                 let timeline = &mut self.jobs[at].view.timeline;
                 if active_entry_is_last(timeline, delivery) {
                     timeline.pop();
                 }
                 let id = delivery.job.id.clone();
+                self.uncount_delivery(at, delivery.serial, limited);
                 self.enqueue(at);
                 if let Some(at) = self.find(&id) {
                     let job = &mut self.jobs[at];
@@ -543,7 +567,7 @@ impl Reference {
                 }
             }
         }
-        self.hand_off();
+        self.hand_off_everywhere();
     }
 }
 

@@ -191,6 +191,7 @@ impl Draft {
                     extend: dice.chance(25),
                     replace: dice.chance(25),
                 },
+                group_id: dice.maybe(50, &super::GROUPS).map(Arc::from),
                 stack_trace_limit: dice.pick(&[10.0, 10.0, 2.0, 0.0]),
                 keep_logs: dice.maybe(20, &[-1.0, 0.0, 2.0, 1_000.0]),
                 ..JobOptions::default()
@@ -210,6 +211,7 @@ impl Draft {
             remove_on_complete: dice.chance(15),
             remove_on_fail: dice.chance(15),
             durable: dice.chance(5),
+            group_max: dice.maybe(15, &[1, 2, 4]),
             options,
             ..NewJob::default()
         };

@@ -10,9 +10,10 @@ use bunqueue_mcp::command::{
     RemoveDedupKey, RemoveJobDedupKey, Renew, Resume, UpdateData, WaitJob,
 };
 use bunqueue_mcp::engine::{
-    Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, State, WaitFor,
+    Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, PullGroup, State, WaitFor,
 };
 
+use super::limit::{on_group, on_limits, wish};
 use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
@@ -27,6 +28,7 @@ pub enum What {
         owner: bool,
         lock_ttl: f64,
         detach: bool,
+        group: Option<PullGroup>,
     },
     Ack(Target, Proof, bool, bool),
     AckMany(Vec<(Target, Proof)>),
@@ -41,6 +43,10 @@ pub enum What {
     One(u8, Target, u64),
     /// A command on one queue.
     Queue(u8, u64, u64),
+    /// A command on the limits of a queue.
+    Limits(u8, u64, u64),
+    /// A command on one group.
+    Group(u8, u64, u64),
     List {
         queue: u64,
         buckets: Vec<Bucket>,
@@ -90,6 +96,7 @@ impl What {
                     30_000.0, 30_000.0, 30_000.0, 1_000.0, 1_000.0, 40.0, 1.0, 500_000.0,
                 ]),
                 detach: dice.chance(10),
+                group: wish(dice),
             },
             38..47 => {
                 let (target, proof) = (Target::random(dice, Target::Active), Proof::random(dice));
@@ -148,7 +155,9 @@ impl What {
                     dice.next(),
                 )
             }
-            86..93 => Self::Queue(dice.below(20) as u8, on, dice.next()),
+            86..90 => Self::Queue(dice.below(20) as u8, on, dice.next()),
+            90 | 91 => Self::Limits(dice.below(10) as u8, on, dice.next()),
+            92 => Self::Group(dice.below(12) as u8, on, dice.next()),
             93 | 94 => Self::List {
                 queue: on,
                 buckets: (0..dice.below(4)).map(|_| dice.pick(&BUCKETS)).collect(),
@@ -190,6 +199,7 @@ impl What {
             owner: dice.chance(70),
             lock_ttl: 500_000.0,
             detach: false,
+            group: wish(dice),
         }
     }
 
@@ -224,6 +234,7 @@ impl What {
                 owner,
                 lock_ttl,
                 detach,
+                group,
             } => Pull {
                 queue: queue(*on),
                 count: *count,
@@ -231,6 +242,7 @@ impl What {
                 owner: owner.then(|| "worker".into()),
                 lock_ttl: *lock_ttl,
                 detach: *detach,
+                group: group.clone().map(Box::new),
             }
             .into(),
             Self::Ack(target, proof, result, remove_on_complete) => {
@@ -301,6 +313,8 @@ impl What {
                 on_one(*which, target.resolve(scene.model), *number)
             }
             Self::Queue(which, on, number) => on_queue(*which, queue(*on), *number),
+            Self::Limits(which, on, number) => on_limits(*which, queue(*on), *number),
+            Self::Group(which, on, number) => on_group(*which, queue(*on), *number),
             Self::List {
                 queue: on,
                 buckets,

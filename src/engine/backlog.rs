@@ -1,0 +1,420 @@
+//! The ready jobs of a queue: those of no group in their order, and those of groups, whose turns go round (engine
+//! contract, section 5).
+//!
+//! Inside a group the smaller priority comes first, then admission. A group with a ready job has a turn; the lowest turn
+//! is served next and gets the greatest then, and a group that begins anew gets the greatest, too. Groups that may be
+//! served stand in the rotation, sorted by what the limits of a pull look at ([`Load`]); paused, throttled and empty
+//! groups are not in it, so that no pull has to look at them. Everything that changes a group goes through
+//! [`Groups::change`], which keeps rotation and sums.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use slab::Slab;
+
+use super::Millis;
+use super::limit::RateLimit;
+use super::ready::{Ready, ReadyKey};
+use super::store::{Job, JobKey};
+
+/// What a pull says of groups (engine contract, section 18).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PullGroup {
+    /// Jobs of one group that may be active, at least 1; a group's own limit takes its place.
+    pub concurrency: Option<u64>,
+    /// Deliveries of one group in a fixed window that begins with the first; a group's own limit takes its place.
+    pub limit: Option<RateLimit>,
+    /// Which groups it is for.
+    pub affinity: Affinity,
+}
+
+/// Which groups a pull is for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Affinity {
+    /// All of them, and jobs of no group.
+    #[default]
+    Any,
+    /// Jobs of no group.
+    Ungrouped,
+    /// This group alone.
+    Group(Arc<str>),
+}
+
+/// A group's place in the table of its queue; given to another group once this one is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct GroupKey(u32);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    free: Ready,
+    pub(super) groups: Groups,
+    /// Jobs of no group take their turn like a group, instead of going first.
+    in_turn: bool,
+    /// The turn of the jobs of no group, when they take one and there are any.
+    free_turn: Option<u64>,
+}
+
+/// The groups of a queue that have queued or active jobs, or anything set.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    index: HashMap<Arc<str>, GroupKey>,
+    groups: Slab<Group>,
+    /// Groups that may be served, by load and turn.
+    rotation: BTreeMap<Load, BTreeMap<u64, GroupKey>>,
+    next_turn: u64,
+    /// Ready jobs of all groups.
+    ready: usize,
+    /// Queued jobs of all groups.
+    queued: usize,
+}
+
+/// A group of jobs.
+#[derive(Debug)]
+pub(super) struct Group {
+    name: Arc<str>,
+    ready: Ready,
+    /// Queued jobs that are not ready.
+    delayed: usize,
+    /// Jobs in delivery.
+    pub(super) active: usize,
+    pub(super) paused: bool,
+    /// Until when it is skipped.
+    pub(super) throttled_until: Option<Millis>,
+    /// Its own limit of active jobs.
+    pub(super) concurrency: Option<u64>,
+    /// Its own limit of deliveries.
+    pub(super) rate: Option<RateLimit>,
+    pub(super) window: Option<Window>,
+    /// While it has a ready job.
+    turn: Option<u64>,
+}
+
+/// Deliveries counted since the first of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) ends_at: Millis,
+    pub(super) used: u64,
+    /// The number of the first.
+    pub(super) since: u64,
+}
+
+/// What the limits of a pull are compared with. A group with a limit of its own counts as empty below it and as full at
+/// it, whatever the pull says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Load {
+    active: u64,
+    used: u64,
+}
+
+const FULL: u64 = u64::MAX;
+
+impl PullGroup {
+    fn admits(&self, load: Load) -> bool {
+        self.concurrency.is_none_or(|max| load.active < max)
+            && self.limit.is_none_or(|limit| load.used < limit.max)
+    }
+}
+
+impl Backlog {
+    pub(super) fn len(&self) -> usize {
+        self.free.len() + self.groups.ready
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.is_empty() && self.groups.ready == 0
+    }
+
+    /// Every ready job, in no particular order.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = JobKey> {
+        let grouped = self.groups.groups.iter();
+        self.free
+            .jobs()
+            .chain(grouped.flat_map(|(_, group)| group.ready.jobs()))
+    }
+
+    /// The job that such a pull gets next.
+    pub(super) fn next(&self, wish: Option<&PullGroup>) -> Option<JobKey> {
+        match wish.map(|wish| &wish.affinity) {
+            Some(Affinity::Ungrouped) => return self.free.first(),
+            Some(Affinity::Group(name)) => return self.groups.next_of(name, wish),
+            None | Some(Affinity::Any) => {}
+        }
+        let free = self.free.first();
+        if free.is_some() && !self.in_turn {
+            return free;
+        }
+        let Some((turn, grouped)) = self.groups.next(wish) else {
+            return free;
+        };
+        free.filter(|_| self.free_turn.is_some_and(|own| own < turn))
+            .or(grouped)
+    }
+
+    pub(super) fn insert(&mut self, job: &Job, key: JobKey) {
+        if let Some(name) = job.group() {
+            self.groups
+                .change_named(name, |group| group.ready.insert(job.ready_key(), key));
+        } else {
+            self.free.insert(job.ready_key(), key);
+            self.keep_free_turn();
+        }
+    }
+
+    pub(super) fn remove(&mut self, job: &Job) -> Option<JobKey> {
+        if let Some(name) = job.group() {
+            self.groups
+                .change_named(name, |group| group.ready.remove(&job.ready_key()))
+        } else {
+            let removed = self.free.remove(&job.ready_key());
+            self.keep_free_turn();
+            removed
+        }
+    }
+
+    /// Moves a ready job whose key has changed; its group keeps its turn.
+    pub(super) fn replace(&mut self, job: &Job, before: &ReadyKey, key: JobKey) {
+        let replace = |ready: &mut Ready| {
+            ready.remove(before);
+            ready.insert(job.ready_key(), key);
+        };
+        match job.group() {
+            Some(name) => self
+                .groups
+                .change_named(name, |group| replace(&mut group.ready)),
+            None => replace(&mut self.free),
+        }
+    }
+
+    /// Counts a delayed job for its group.
+    pub(super) fn add_delayed(&mut self, job: &Job) {
+        if let Some(name) = job.group() {
+            self.groups.change_named(name, |group| group.delayed += 1);
+        }
+    }
+
+    /// That job is not delayed any more.
+    pub(super) fn remove_delayed(&mut self, job: &Job) {
+        if let Some(name) = job.group() {
+            self.groups.change_named(name, |group| group.delayed -= 1);
+        }
+    }
+
+    /// A job of no group is about to leave by delivery: the next one waits for its turn.
+    pub(super) fn pass_free_turn(&mut self) {
+        self.free_turn = None;
+    }
+
+    /// A delivery of that job is over.
+    pub(super) fn end_active(&mut self, job: &Job) {
+        if let Some(name) = job.group() {
+            self.groups.change_named(name, |group| group.active -= 1);
+        }
+    }
+
+    pub(super) fn is_in_turn(&self) -> bool {
+        self.in_turn
+    }
+
+    pub(super) fn set_in_turn(&mut self, in_turn: bool) {
+        self.in_turn = in_turn;
+        self.keep_free_turn();
+    }
+
+    fn keep_free_turn(&mut self) {
+        if !self.in_turn || self.free.is_empty() {
+            self.free_turn = None;
+        } else if self.free_turn.is_none() {
+            self.free_turn = Some(self.groups.take_turn());
+        }
+    }
+}
+
+impl Groups {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Queued jobs of all groups.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<GroupKey> {
+        self.index.get(name).copied()
+    }
+
+    /// The group of that name; a group without jobs and settings does not exist.
+    pub(super) fn get(&self, name: &str) -> Option<&Group> {
+        self.groups.get(self.find(name)?.0 as usize)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (GroupKey, &Group)> {
+        self.groups
+            .iter()
+            .map(|(key, group)| (GroupKey(key as u32), group))
+    }
+
+    /// The group of that name, made when there is none. It goes with the next change that leaves nothing of it.
+    pub(super) fn open(&mut self, name: &Arc<str>) -> GroupKey {
+        if let Some(key) = self.find(name) {
+            return key;
+        }
+        let key = GroupKey(self.groups.insert(Group::new(Arc::clone(name))) as u32);
+        self.index.insert(Arc::clone(name), key);
+        key
+    }
+
+    /// Changes a group, and sets right what depends on it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a key without a group is a fault of the engine"
+    )]
+    pub(super) fn change<R>(&mut self, key: GroupKey, act: impl FnOnce(&mut Group) -> R) -> R {
+        let group = &mut self.groups[key.0 as usize];
+        let before = (group.place(), group.ready.len(), group.queued());
+        let result = act(group);
+        if group.ready.is_empty() {
+            group.turn = None;
+        } else if group.turn.is_none() {
+            group.turn = Some(self.next_turn);
+            self.next_turn += 1;
+        }
+        let after = (group.place(), group.ready.len(), group.queued());
+        self.ready = self.ready - before.1 + after.1;
+        self.queued = self.queued - before.2 + after.2;
+        let is_unused = group.is_unused();
+        if before.0 != after.0 {
+            self.move_in_rotation(key, before.0, after.0);
+        }
+        if is_unused {
+            let group = self.groups.remove(key.0 as usize);
+            self.index.remove(&group.name);
+        }
+        result
+    }
+
+    fn change_named<R>(&mut self, name: &Arc<str>, act: impl FnOnce(&mut Group) -> R) -> R {
+        let key = self.open(name);
+        self.change(key, act)
+    }
+
+    fn move_in_rotation(
+        &mut self,
+        key: GroupKey,
+        from: Option<(Load, u64)>,
+        to: Option<(Load, u64)>,
+    ) {
+        if let Some((load, turn)) = from
+            && let Some(turns) = self.rotation.get_mut(&load)
+        {
+            turns.remove(&turn);
+            if turns.is_empty() {
+                self.rotation.remove(&load);
+            }
+        }
+        if let Some((load, turn)) = to {
+            self.rotation.entry(load).or_default().insert(turn, key);
+        }
+    }
+
+    fn take_turn(&mut self) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        turn
+    }
+
+    /// The lowest turn among groups that the pull may be served from, and the first job of that group.
+    ///
+    /// The cost grows with the number of different loads, not of groups.
+    fn next(&self, wish: Option<&PullGroup>) -> Option<(u64, Option<JobKey>)> {
+        let admitted = self
+            .rotation
+            .iter()
+            .filter(|(load, _)| wish.is_none_or(|wish| wish.admits(**load)));
+        let firsts = admitted.filter_map(|(_, turns)| turns.first_key_value());
+        let (turn, key) = firsts.min_by_key(|(turn, _)| **turn)?;
+        Some((*turn, self.groups.get(key.0 as usize)?.ready.first()))
+    }
+
+    fn next_of(&self, name: &str, wish: Option<&PullGroup>) -> Option<JobKey> {
+        let group = self.get(name)?;
+        let (load, _) = group.place()?;
+        let admitted = wish.is_none_or(|wish| wish.admits(load));
+        admitted.then(|| group.ready.first()).flatten()
+    }
+}
+
+impl Group {
+    fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            ready: Ready::default(),
+            delayed: 0,
+            active: 0,
+            paused: false,
+            throttled_until: None,
+            concurrency: None,
+            rate: None,
+            window: None,
+            turn: None,
+        }
+    }
+
+    /// Queued jobs.
+    pub(super) fn queued(&self) -> usize {
+        self.ready.len() + self.delayed
+    }
+
+    /// A job of it is about to leave by delivery: counts it, and lets every other group go first. When that begins a
+    /// window: its end.
+    pub(super) fn deliver(
+        &mut self,
+        limit: Option<RateLimit>,
+        now: Millis,
+        serial: u64,
+    ) -> Option<Millis> {
+        self.active += 1;
+        self.turn = None;
+        let limit = self.rate.map_or(limit, |own| limit.map(|_| own))?;
+        if let Some(window) = self.window.as_mut() {
+            window.used += 1;
+            return None;
+        }
+        let ends_at = now.saturating_add(limit.duration);
+        self.window = Some(Window {
+            ends_at,
+            used: 1,
+            since: serial,
+        });
+        Some(ends_at)
+    }
+
+    /// Where it stands in the rotation, if it may be served at all.
+    fn place(&self) -> Option<(Load, u64)> {
+        if self.paused || self.throttled_until.is_some() {
+            return None;
+        }
+        let measured = |is: u64, own: Option<u64>| match own {
+            Some(max) if is >= max => FULL,
+            Some(_) => 0,
+            None => is,
+        };
+        let used = self.window.map_or(0, |window| window.used);
+        let load = Load {
+            active: measured(self.active as u64, self.concurrency),
+            used: measured(used, self.rate.map(|rate| rate.max)),
+        };
+        Some((load, self.turn?))
+    }
+
+    fn is_unused(&self) -> bool {
+        self.queued() == 0
+            && self.active == 0
+            && !self.paused
+            && self.throttled_until.is_none()
+            && self.concurrency.is_none()
+            && self.rate.is_none()
+            && self.window.is_none()
+    }
+}
