@@ -17,8 +17,15 @@ pub(super) enum Timer {
     Expire(JobKey),
     /// A delivery may have timed out, lost its lock or stalled.
     Delivery(JobKey),
-    /// A dead letter is too old.
-    DeadLetter(JobKey),
+    /// A dead letter is tried again, or too old; the oldest comes first.
+    DeadLetter {
+        /// Its place in the order of entry.
+        seq: u64,
+        /// Its job.
+        key: JobKey,
+    },
+    /// Completed jobs are too old.
+    Completed,
     /// A queue that was empty may be forgotten.
     Queue(QueueKey),
     /// Workers may have fallen silent.

@@ -330,7 +330,7 @@ impl Engine {
             lock,
             connection,
             timeout_at,
-            armed_at: now,
+            armed_at: None,
         });
         let queue = job.queue;
         self.queues.get_mut(queue).active.insert(key);
@@ -362,7 +362,9 @@ impl Engine {
         if let (Some(token), Some(cause)) = (token, cause) {
             job.remember_spent(token, cause);
         }
-        self.deadlines.remove(run.armed_at, Timer::Delivery(key));
+        if let Some(armed_at) = run.armed_at {
+            self.deadlines.remove(armed_at, Timer::Delivery(key));
+        }
         self.queues.get_mut(queue).active.remove(&key);
         if let Some(connection) = run.connection
             && let Some(owned) = self.connections.get_mut(&connection)

@@ -11,6 +11,7 @@ use slab::Slab;
 use super::deadline::Timer;
 use super::job::State;
 use super::outcome::{Counts, WaiterId};
+use super::policy::{DlqConfig, StallConfig};
 use super::ready::Ready;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
@@ -43,6 +44,9 @@ pub(super) struct Queue {
     pub(super) keys: HashMap<Arc<str>, KeyOwner>,
     /// Waiting pulls; their numbers are their order of arrival.
     pub(super) waiters: BTreeSet<WaiterId>,
+    /// Settings that differ from the broker's.
+    pub(super) dlq: Option<Box<DlqConfig>>,
+    pub(super) stall: Option<Box<StallConfig>>,
     idle_check_at: Option<Millis>,
 }
 
@@ -60,12 +64,16 @@ impl Queue {
             failed: BTreeMap::new(),
             keys: HashMap::new(),
             waiters: BTreeSet::new(),
+            dlq: None,
+            stall: None,
             idle_check_at: None,
         }
     }
 
     fn is_unused(&self) -> bool {
         !self.paused
+            && self.dlq.is_none()
+            && self.stall.is_none()
             && self.ready.is_empty()
             && self.delayed.is_empty()
             && self.active.is_empty()
@@ -265,6 +273,8 @@ impl Engine {
         let queue = self.queues.get_mut(key);
         queue.listed = None;
         queue.paused = false;
+        queue.dlq = None;
+        queue.stall = None;
         if let Some(at) = queue.idle_check_at.take() {
             self.deadlines.remove(at, Timer::Queue(key));
         }

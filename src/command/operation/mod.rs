@@ -7,7 +7,9 @@
 mod add;
 mod change;
 mod dedup;
+mod dlq;
 mod log;
+mod policy;
 mod queue;
 mod read;
 mod work;
@@ -20,7 +22,9 @@ pub use change::{
     Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, Promote, PromoteMany, UpdateData,
 };
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
+pub use dlq::{GetDlq, GetDlqStats, PurgeDlq, RemoveDlqJob, RetryCompleted, RetryDlq};
 pub use log::{AddLog, ClearLogs, GetLogs};
+pub use policy::{GetDlqConfig, GetStallConfig, SetDlqConfig, SetStallConfig};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
     GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult, GetState,
@@ -31,8 +35,9 @@ pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat,
 
 use super::CommandError;
 use crate::engine::{
-    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
-    Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+    Added, Change, Counts, Delivery, DlqConfig, DlqEntry, DlqStats, Engine, JobDetail, JobId,
+    LogLine, Payload, Progressing, Renewal, Report, StallConfig, State, Turn, Waited, WaiterId,
+    WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -140,6 +145,16 @@ operations! {
     Drain => Removed(Removed),
     Clean => Removed(Removed),
     Obliterate => Removed(Removed),
+    GetDlq => DeadLetters(Vec<DlqEntry>),
+    GetDlqStats => DlqStats(Box<DlqStats>),
+    RetryDlq => Counted(usize),
+    PurgeDlq => Counted(usize),
+    RemoveDlqJob => Flag(bool),
+    RetryCompleted => Counted(usize),
+    GetDlqConfig => DlqConfig(DlqConfig),
+    SetDlqConfig => DlqConfig(DlqConfig),
+    GetStallConfig => StallConfig(StallConfig),
+    SetStallConfig => StallConfig(StallConfig),
     GetDedupOwner => Id(Option<JobId>),
     RemoveDedupKey => Counted(usize),
     RemoveJobDedupKey => Flag(bool),
@@ -192,6 +207,14 @@ pub enum Reply {
     Flag(bool),
     /// What was removed.
     Removed(Removed),
+    /// Dead letters, oldest first.
+    DeadLetters(Vec<DlqEntry>),
+    /// Dead letters in numbers.
+    DlqStats(Box<DlqStats>),
+    /// What holds for the dead letters of a queue.
+    DlqConfig(DlqConfig),
+    /// What holds for the silent deliveries of a queue.
+    StallConfig(StallConfig),
     /// An id, if there is one.
     Id(Option<JobId>),
     /// A worker.

@@ -8,6 +8,7 @@
 mod add;
 mod change;
 mod query;
+mod recovery;
 mod timer;
 mod work;
 
@@ -16,8 +17,9 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
-    AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
-    Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
+    AttemptRecord, Caller, Config, DlqConfig, Event, EventKind, Failure, JobId, JobView, LockToken,
+    LogLine, Millis, Payload, Refusal, Served, StallConfig, State, TimelineEntry, WaitFor, Waited,
+    WaiterId,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
@@ -66,8 +68,10 @@ pub struct Job {
     pub place: Place,
     /// Order of admission.
     seq: u64,
-    /// Order of entry into the dead-letter queue.
-    entered: u64,
+    /// The dead letter that it was, while it is tried again by itself.
+    was_letter: Option<Failure>,
+    /// A letter whose retry was refused is not looked at before.
+    refused_until: Option<Millis>,
     /// Its run time had come when it was queued, or has come since.
     ripe: bool,
     result: Option<Payload>,
@@ -142,6 +146,9 @@ struct Waiter {
 struct Queue {
     name: Arc<str>,
     paused: bool,
+    /// Settings that differ from the configuration.
+    dlq: Option<DlqConfig>,
+    stall: Option<StallConfig>,
     empty_since: Option<Millis>,
     /// It has never been empty, so its place among the names is known.
     certain: bool,
@@ -159,6 +166,8 @@ pub struct Reference {
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
     next_seq: u64,
+    /// Jobs that ended so far.
+    next_done: u64,
     /// Log lines that were kept so far.
     next_line: u64,
     greatest_id: Option<JobId>,
@@ -178,6 +187,7 @@ impl Reference {
             queues: Vec::new(),
             completed: Vec::new(),
             next_seq: 0,
+            next_done: 0,
             next_line: 0,
             greatest_id: None,
             events: Vec::new(),
@@ -226,9 +236,10 @@ impl Reference {
                     .collect(),
             )),
             Command::WaitJob(wait) => self.wait_job(caller, wait),
-            command => match self.change(command) {
-                Some(changed) => changed.map_or_else(refuse, done),
-                None => done(self.query(command)),
+            command => match (self.recover(command), self.change(command)) {
+                (Some(reply), _) => done(reply),
+                (None, Some(changed)) => changed.map_or_else(refuse, done),
+                (None, None) => done(self.query(command)),
             },
         }
     }
@@ -340,7 +351,8 @@ impl Reference {
     /// A queue that holds nothing may be forgotten at any time within the period that the configuration gives.
     fn note_emptiness(&mut self) {
         for queue in &mut self.queues {
-            if queue.paused || self.jobs.iter().any(|job| job.view.queue == queue.name) {
+            let kept = queue.paused || queue.dlq.is_some() || queue.stall.is_some();
+            if kept || self.jobs.iter().any(|job| job.view.queue == queue.name) {
                 queue.empty_since = None;
             } else if queue.empty_since.is_none() {
                 queue.empty_since = Some(self.now);
@@ -379,6 +391,8 @@ impl Reference {
                 self.queues.push(Queue {
                     name: Arc::clone(name),
                     paused: false,
+                    dlq: None,
+                    stall: None,
                     empty_since: None,
                     certain: true,
                 });

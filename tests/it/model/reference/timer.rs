@@ -15,7 +15,8 @@ pub enum Kind {
     Timeout,
     LockEnd,
     Stall,
-    LetterEnd,
+    Letter,
+    TooOld,
     QueueIdle,
     Wait,
 }
@@ -29,9 +30,10 @@ impl Kind {
             Self::Timeout => (2, 0),
             Self::LockEnd => (2, 1),
             Self::Stall => (2, 2),
-            Self::LetterEnd => (3, 0),
-            Self::QueueIdle => (4, 0),
-            Self::Wait => (5, 0),
+            Self::Letter => (3, 0),
+            Self::TooOld => (4, 0),
+            Self::QueueIdle => (5, 0),
+            Self::Wait => (6, 0),
         }
     }
 }
@@ -68,6 +70,7 @@ impl Reference {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
                 Kind::QueueIdle | Kind::Wait => None,
+                Kind::Letter => Some(self.failure(due.place).seq as usize),
                 _ => self
                     .learned
                     .order
@@ -131,20 +134,25 @@ impl Reference {
                     if active.token.is_some() {
                         put(active.expires_at, Kind::LockEnd, place);
                     }
-                    let patience = view
-                        .options
-                        .stall_timeout
-                        .map_or(self.config.stall_interval, |ms| ms as Millis);
-                    let silent = (view.last_heartbeat + patience + 1)
-                        .max(started_at + self.config.stall_grace);
-                    put(silent + self.config.stall_check, Kind::Stall, place);
+                    let config = self.stall_config(&view.queue);
+                    let patience = view.options.stall_timeout.unwrap_or(config.stall_interval);
+                    let silent = (view.last_heartbeat + patience.floor() as Millis + 1)
+                        .max(started_at + config.grace_period.ceil() as Millis);
+                    if config.enabled {
+                        put(silent + self.config.stall_check, Kind::Stall, place);
+                    }
                 }
-                Place::Failed(failure) => put(
-                    failure.entered_at + self.config.dlq_age,
-                    Kind::LetterEnd,
-                    place,
-                ),
-                Place::Completed => {}
+                Place::Failed(_) => {
+                    if let Some(at) = self.letter_acts_at(place) {
+                        put(at, Kind::Letter, place);
+                    }
+                }
+                Place::Completed => {
+                    let completed_at = view.completed_at.expect("completed jobs have ended");
+                    if let Some(age) = self.config.completed_retention {
+                        put(completed_at + age, Kind::TooOld, place);
+                    }
+                }
             }
         }
         for (place, waiter) in self.waiters.iter().enumerate() {
@@ -170,7 +178,8 @@ impl Reference {
             Kind::Timeout => self.time_out(at),
             Kind::LockEnd => self.end_lock(at),
             Kind::Stall => self.stall(at),
-            Kind::LetterEnd => self.remove_letter(at),
+            Kind::Letter => self.letter_acts(at, due.at),
+            Kind::TooOld => self.remove(at, &Waited::Removed),
             Kind::QueueIdle => drop(self.queues.remove(at)),
             Kind::Wait => {
                 let waiter = self.waiters.remove(at);
@@ -208,12 +217,13 @@ impl Reference {
 
     /// Charges a lost delivery; `Some` when a budget is used up, with whether that is the one of attempts.
     fn charge(&mut self, at: usize) -> (u32, u32, Option<bool>) {
+        let max_stalls = self.stall_config(&self.jobs[at].view.queue).max_stalls;
         let job = &mut self.jobs[at].view;
         job.attempts += 1;
         job.stall_count += 1;
         let spent = if job.attempts >= job.max_attempts {
             Some(true)
-        } else if self.config.stalls_max > 0 && job.stall_count >= self.config.stalls_max {
+        } else if max_stalls > 0.0 && f64::from(job.stall_count) >= max_stalls {
             Some(false)
         } else {
             None

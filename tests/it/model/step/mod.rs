@@ -2,6 +2,7 @@
 //! its sense when others are cut out of it; [`What::resolve`] turns it into a command when its turn comes.
 
 mod pick;
+mod recover;
 mod what;
 
 use bunqueue_mcp::engine::{JobId, LockToken, Millis};
