@@ -130,13 +130,16 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return Vec::new();
         };
-        let keys = self.matching_letters(key, filter).into_iter();
-        keys.filter_map(|key| {
-            let failure = self.store.job(key).failure()?;
-            let job = self.view(key);
-            Some(DlqEntry { job, failure })
-        })
-        .collect()
+        let failed = &self.queues.get(key).failed;
+        let letters = self.matching_letters(key, filter).into_iter();
+        letters
+            .filter_map(|seq| failed.get(&seq).copied())
+            .filter_map(|key| {
+                let failure = self.store.job(key).failure()?;
+                let job = self.view(key);
+                Some(DlqEntry { job, failure })
+            })
+            .collect()
     }
 
     /// The dead letters of a queue in numbers.
@@ -175,18 +178,28 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return 0;
         };
-        let jobs: Vec<_> = self.queues.get(key).failed.values().copied().collect();
-        for job in &jobs {
+        let failed = &self.queues.get(key).failed;
+        let Some(last) = failed.last_key_value().map(|(seq, _)| *seq) else {
+            return 0;
+        };
+        // One by one: what happens to one can take others away, or bring new ones, which stay.
+        let mut count = 0;
+        while let Some((seq, job)) = self.queues.get(key).failed.first_key_value()
+            && *seq <= last
+        {
             self.delete(turn, *job);
+            count += 1;
         }
-        self.report_count(turn, key, jobs.len(), |count| EventKind::Cleaned { count });
-        jobs.len()
+        self.report_count(turn, key, count, |count| EventKind::Cleaned { count });
+        count
     }
 
     /// Deletes one dead letter of a queue; whether there was one.
     pub fn remove_dead_letter(&mut self, turn: &mut Turn<'_>, queue: &str, id: &JobId) -> bool {
         self.tick(turn);
-        let Some(key) = self.find_in(queue, id, State::Failed) else {
+        let queue = self.queues.find(queue);
+        let found = queue.and_then(|queue| self.find_in(queue, id, State::Failed));
+        let Some(key) = found else {
             return false;
         };
         self.remove_single(turn, key);
@@ -194,24 +207,23 @@ impl Engine {
     }
 
     /// A job of that queue in that state.
-    pub(super) fn find_in(&self, queue: &str, id: &JobId, state: State) -> Option<JobKey> {
-        let queue = self.queues.find(queue)?;
+    pub(super) fn find_in(&self, queue: QueueKey, id: &JobId, state: State) -> Option<JobKey> {
         let key = self.store.find(id)?;
         let job = self.store.job(key);
         (job.queue == queue && job.state == state).then_some(key)
     }
 
-    /// What the filter means, oldest first.
-    pub(super) fn matching_letters(&self, queue: QueueKey, filter: &DlqFilter) -> Vec<JobKey> {
+    /// The places of the letters that the filter means, oldest first.
+    pub(super) fn matching_letters(&self, queue: QueueKey, filter: &DlqFilter) -> Vec<u64> {
         let config = self.dlq_config(queue);
         let after = filter.after.map_or(Unbounded, Excluded);
         let letters = self.queues.get(queue).failed.range((after, Unbounded));
         letters
-            .map(|(_, key)| *key)
-            .filter(|key| {
-                self.letter(*key)
+            .filter(|(_, key)| {
+                self.letter(**key)
                     .is_some_and(|letter| self.is_meant(letter, filter, &config))
             })
+            .map(|(seq, _)| *seq)
             .skip(filter.offset)
             .take(filter.limit.unwrap_or(usize::MAX))
             .collect()

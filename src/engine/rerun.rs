@@ -5,9 +5,12 @@
 //! another job owns that key it is refused. (A custom id cannot be owned by another: adding one deletes its finished
 //! job.) Nobody is told.
 
+use std::collections::BTreeMap;
+
 use super::dead_letter::DlqFilter;
 use super::id::JobId;
 use super::job::State;
+use super::queue::{Queue, QueueKey};
 use super::store::JobKey;
 use super::{Engine, Millis, Turn, later};
 
@@ -46,15 +49,20 @@ impl Engine {
         selection: &DlqSelection,
     ) -> usize {
         self.tick(turn);
-        let letters = match selection {
-            DlqSelection::One(id) => Vec::from_iter(self.find_in(queue, id, State::Failed)),
-            DlqSelection::Matching(filter) => self
-                .queues
-                .find(queue)
-                .map(|key| self.matching_letters(key, filter))
-                .unwrap_or_default(),
+        let Some(key) = self.queues.find(queue) else {
+            return 0;
         };
-        self.count_applied(turn, &letters, Self::retry_by_hand)
+        let letters = match selection {
+            DlqSelection::One(id) => self.finished(key, id, State::Failed),
+            DlqSelection::Matching(filter) => self.matching_letters(key, filter),
+        };
+        self.run_each(
+            turn,
+            key,
+            letters,
+            |queue| &queue.failed,
+            Self::retry_by_hand,
+        )
     }
 
     /// Runs completed jobs of a queue again, first completed first; how many were not refused.
@@ -65,39 +73,54 @@ impl Engine {
         selection: &CompletedSelection,
     ) -> usize {
         self.tick(turn);
-        let jobs = match selection {
-            CompletedSelection::One(id) => {
-                Vec::from_iter(self.find_in(queue, id, State::Completed))
-            }
-            CompletedSelection::Oldest { until, limit } => self
-                .queues
-                .find(queue)
-                .map(|key| {
-                    let completed = self.queues.get(key).completed.values().copied();
-                    completed
-                        .take_while(|job| until.is_none_or(|at| self.completed_at(*job) <= at))
-                        .take(limit.unwrap_or(usize::MAX))
-                        .collect()
-                })
-                .unwrap_or_default(),
+        let Some(key) = self.queues.find(queue) else {
+            return 0;
         };
-        self.count_applied(turn, &jobs, Self::rerun_completed)
+        let jobs = match selection {
+            CompletedSelection::One(id) => self.finished(key, id, State::Completed),
+            CompletedSelection::Oldest { until, limit } => {
+                let completed = self.queues.get(key).completed.iter();
+                completed
+                    .take_while(|(_, job)| until.is_none_or(|at| self.completed_at(**job) <= at))
+                    .map(|(seq, _)| *seq)
+                    .take(limit.unwrap_or(usize::MAX))
+                    .collect()
+            }
+        };
+        self.run_each(
+            turn,
+            key,
+            jobs,
+            |queue| &queue.completed,
+            Self::rerun_completed,
+        )
     }
 
-    /// Does something to each of several jobs in one step; how often that worked.
-    fn count_applied(
+    /// The place of that job among the finished ones of the queue, if it stands there.
+    fn finished(&self, queue: QueueKey, id: &JobId, state: State) -> Vec<u64> {
+        let found = self.find_in(queue, id, state);
+        let life = found.and_then(|key| self.store.job(key).life.as_ref());
+        life.map(|life| life.done_seq).into_iter().collect()
+    }
+
+    /// Runs finished jobs again in one step; how many were not refused. What happens to one of them can take others of
+    /// them away, so each is looked up by its place when its turn comes.
+    fn run_each(
         &mut self,
         turn: &mut Turn<'_>,
-        jobs: &[JobKey],
-        apply: fn(&mut Self, &mut Turn<'_>, JobKey) -> bool,
+        queue: QueueKey,
+        places: Vec<u64>,
+        among: fn(&Queue) -> &BTreeMap<u64, JobKey>,
+        run: fn(&mut Self, &mut Turn<'_>, JobKey) -> bool,
     ) -> usize {
-        let mut applied = 0;
+        let mut count = 0;
         self.hold(turn, |engine, turn| {
-            for job in jobs {
-                applied += usize::from(apply(engine, turn, *job));
+            for place in places {
+                let job = among(engine.queues.get(queue)).get(&place).copied();
+                count += usize::from(job.is_some_and(|job| run(engine, turn, job)));
             }
         });
-        applied
+        count
     }
 
     /// Gives a dead letter a new life; whether it was not refused.
