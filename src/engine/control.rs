@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    fn report_count(
+    pub(super) fn report_count(
         &mut self,
         turn: &mut Turn<'_>,
         key: QueueKey,
@@ -187,18 +187,9 @@ impl Engine {
         queued
     }
 
-    fn completed_at(&self, key: JobKey) -> Millis {
-        self.store
-            .job(key)
-            .life
-            .as_ref()
-            .and_then(|life| life.completed_at)
-            .unwrap_or(Millis::MIN)
-    }
-
     fn failed_at(&self, key: JobKey) -> Millis {
         let life = self.store.job(key).life.as_ref();
         life.and_then(|life| life.failure.as_ref())
-            .map_or(Millis::MIN, |letter| letter.entered_at)
+            .map_or(Millis::MIN, |letter| letter.trail.entered_at)
     }
 }

@@ -18,8 +18,15 @@ pub(super) enum Timer {
     Expire(JobKey),
     /// A delivery may have timed out, lost its lock or stalled.
     Delivery(JobKey),
-    /// A dead letter is too old.
-    DeadLetter(JobKey),
+    /// A dead letter is tried again, or too old; the oldest comes first.
+    DeadLetter {
+        /// Its place in the order of entry.
+        seq: u64,
+        /// Its job.
+        key: JobKey,
+    },
+    /// Completed jobs are too old.
+    Completed,
     /// A temporary rate limit of a queue ends.
     RateEnd(QueueKey),
     /// The rate of a queue allows a delivery to those who wait.

@@ -420,7 +420,7 @@ impl Engine {
             connection,
             timeout_at,
             limited: limit.is_some(),
-            armed_at: now,
+            armed_at: None,
         });
         let queue = self.queues.get_mut(job.queue);
         queue.active.insert(key);
@@ -453,7 +453,9 @@ impl Engine {
         if let (Some(token), Some(cause)) = (token, cause) {
             job.remember_spent(token, cause);
         }
-        self.deadlines.remove(run.armed_at, Timer::Delivery(key));
+        if let Some(armed_at) = run.armed_at {
+            self.deadlines.remove(armed_at, Timer::Delivery(key));
+        }
         let queue = self.queues.get_mut(queue);
         queue.active.remove(&key);
         queue.ready.end_active(job);

@@ -387,10 +387,20 @@ pub struct Failure {
     pub reason: FailureReason,
     /// The error text, when there was one.
     pub error: Option<Arc<str>>,
-    /// When it moved there.
+    /// Its place among all dead letters: greater than those of all that entered before.
+    pub seq: u64,
+    /// When it moved there; a job that was tried again by itself has never left.
     pub entered_at: Millis,
-    /// Every attempt, oldest first.
+    /// Attempts since it was added or last retried by hand, oldest first.
     pub attempts: Vec<AttemptRecord>,
+    /// How often it was tried again by itself.
+    pub retry_count: u64,
+    /// When it last was.
+    pub last_retry_at: Option<Millis>,
+    /// When it is to be tried again by itself.
+    pub next_retry_at: Option<Millis>,
+    /// When it is deleted.
+    pub expires_at: Option<Millis>,
 }
 
 /// One attempt that ended without success.
@@ -406,6 +416,13 @@ pub struct AttemptRecord {
     pub reason: FailureReason,
     /// The error text.
     pub error: Option<Arc<str>>,
+}
+
+impl AttemptRecord {
+    /// Ms it took.
+    pub const fn duration(&self) -> Millis {
+        self.failed_at.saturating_sub(self.started_at)
+    }
 }
 
 /// Why an attempt or a job failed.
@@ -428,6 +445,17 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
+    /// Every reason, in the order in which they are counted.
+    pub const ALL: [Self; 7] = [
+        Self::ExplicitFail,
+        Self::MaxAttemptsExceeded,
+        Self::Timeout,
+        Self::Stalled,
+        Self::TtlExpired,
+        Self::WorkerLost,
+        Self::Unknown,
+    ];
+
     /// The name on every surface.
     pub const fn name(self) -> &'static str {
         match self {
@@ -439,6 +467,11 @@ impl FailureReason {
             Self::WorkerLost => "worker_lost",
             Self::Unknown => "unknown",
         }
+    }
+
+    /// The reason with that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
     }
 }
 

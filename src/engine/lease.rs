@@ -11,7 +11,7 @@ use super::id::JobId;
 use super::job::{FailureReason, State};
 use super::outcome::{ConnectionId, Renewal, TokenGiven};
 use super::report::Fatal;
-use super::store::{EndCause, JobKey};
+use super::store::{EndCause, Job, JobKey};
 use super::{Engine, Millis, Turn, later};
 
 /// Deliveries lost in a row, without any report or renewal, after which a job goes to the dead-letter queue.
@@ -35,8 +35,8 @@ enum Budget {
     Stalls,
 }
 
-/// Why a delivery in progress is over.
-#[derive(Debug)]
+/// Why a delivery in progress is over; of what is due at once, the first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Overdue {
     TimedOut,
     LockExpired,
@@ -124,28 +124,34 @@ impl Engine {
         life.lost_in_a_row = 0;
     }
 
-    /// Puts the delivery's entry into the deadline order.
+    /// Puts the delivery's entry into the deadline order, where it has none.
     pub(super) fn arm_delivery(&mut self, key: JobKey) {
-        let Some((at, _)) = self.overdue(key) else {
-            return;
-        };
+        let at = self.overdue(key).map(|(at, _)| at);
         if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
             run.armed_at = at;
         }
-        self.deadlines.insert(at, Timer::Delivery(key));
+        if let Some(at) = at {
+            self.deadlines.insert(at, Timer::Delivery(key));
+        }
+    }
+
+    /// The same for one that may have an entry at another time.
+    pub(super) fn rearm_delivery(&mut self, key: JobKey) {
+        if let Some(armed_at) = self.armed_at(key) {
+            self.deadlines.remove(armed_at, Timer::Delivery(key));
+        }
+        self.arm_delivery(key);
     }
 
     fn rearm_if_earlier(&mut self, key: JobKey) {
-        let Some((at, _)) = self.overdue(key) else {
-            return;
-        };
-        let Some(armed_at) = self.store.job(key).run().map(|run| run.armed_at) else {
-            return;
-        };
-        if at < armed_at {
-            self.deadlines.remove(armed_at, Timer::Delivery(key));
-            self.arm_delivery(key);
+        let at = self.overdue(key).map_or(Millis::MAX, |(at, _)| at);
+        if at < self.armed_at(key).unwrap_or(Millis::MAX) {
+            self.rearm_delivery(key);
         }
+    }
+
+    fn armed_at(&self, key: JobKey) -> Option<Millis> {
+        self.store.job(key).run().and_then(|run| run.armed_at)
     }
 
     /// The earliest deadline of a delivery, and what happens then.
@@ -153,58 +159,47 @@ impl Engine {
         let job = self.store.job(key);
         let life = job.life.as_deref()?;
         let run = life.run.as_ref()?;
-        let silence = match job
+        let lock = run.lock.as_ref();
+        let ends = [
+            run.timeout_at.map(|at| (at, Overdue::TimedOut)),
+            lock.map(|lock| (lock.expires_at, Overdue::LockExpired)),
+            self.stalls_at(job).map(|at| (at, Overdue::Stalled)),
+        ];
+        ends.into_iter().flatten().min()
+    }
+
+    /// When the delivery of a job counts as stalled, unless there is a sign of life before; `None` where none ever does.
+    ///
+    /// No other recovery of silent deliveries is needed (section 9.4): this one looks at nothing but the silence.
+    fn stalls_at(&self, job: &Job) -> Option<Millis> {
+        let config = self.stall_config(job.queue);
+        if !config.enabled {
+            return None;
+        }
+        let life = job.life.as_deref()?;
+        let own = job
             .options
             .as_ref()
-            .and_then(|options| options.stall_timeout)
-        {
-            Some(ms) => later(0, ms),
-            None => self.config.stall_interval,
-        };
+            .and_then(|options| options.stall_timeout);
+        let silence = own.unwrap_or(config.stall_interval).floor();
         let last_sign = life.last_heartbeat.unwrap_or(job.created_at);
-        let grace_over = life
-            .started_at
-            .unwrap_or(last_sign)
-            .saturating_add(self.config.stall_grace);
-        let silent_at = last_sign
-            .saturating_add(silence)
-            .saturating_add(1)
-            .max(grace_over);
-        let mut earliest = (
-            silent_at.saturating_add(self.config.stall_check),
-            Overdue::Stalled,
-        );
-        if let Some(lock) = run
-            .lock
-            .as_ref()
-            .filter(|lock| lock.expires_at <= earliest.0)
-        {
-            earliest = (lock.expires_at, Overdue::LockExpired);
-        }
-        if let Some(at) = run.timeout_at.filter(|at| *at <= earliest.0) {
-            earliest = (at, Overdue::TimedOut);
-        }
-        Some(earliest)
+        let started_at = life.started_at.unwrap_or(last_sign);
+        let silent_at = later(last_sign, silence).saturating_add(1);
+        let noticed_at = silent_at.max(later(started_at, config.grace_period));
+        Some(noticed_at.saturating_add(self.config.stall_check))
     }
 
     /// The delivery's entry, which stood at `armed_at`, came due: act if that is a real deadline, else set it anew.
     pub(super) fn check_delivery(&mut self, turn: &mut Turn<'_>, key: JobKey, armed_at: Millis) {
-        let Some((at, what)) = self.overdue(key) else {
-            return;
-        };
-        // The entry was just taken out; ending the delivery expects it there.
         if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
-            run.armed_at = at;
+            run.armed_at = None;
         }
-        self.deadlines.insert(at, Timer::Delivery(key));
-        // Even if the real deadline has passed as well, what lies between the two comes first.
-        if at > armed_at {
-            return;
-        }
-        match what {
-            Overdue::TimedOut => self.time_out(turn, key),
-            Overdue::LockExpired => self.expire_lock(turn, key),
-            Overdue::Stalled => self.stall(turn, key),
+        match self.overdue(key) {
+            Some((at, Overdue::TimedOut)) if at <= armed_at => self.time_out(turn, key),
+            Some((at, Overdue::LockExpired)) if at <= armed_at => self.expire_lock(turn, key),
+            Some((at, Overdue::Stalled)) if at <= armed_at => self.stall(turn, key),
+            // Even if the real deadline has passed as well, what lies between the two comes first.
+            _ => self.arm_delivery(key),
         }
     }
 
@@ -274,7 +269,7 @@ impl Engine {
 
     /// A lost delivery costs an attempt and counts as a stall.
     fn charge_loss(&mut self, key: JobKey) -> Loss {
-        let stalls_max = self.config.stalls_max;
+        let stalls_max = self.stall_config(self.store.job(key).queue).max_stalls;
         let job = self.store.job_mut(key);
         job.attempts = job.attempts.saturating_add(1);
         let (attempts, max_attempts) = (job.attempts, job.max_attempts);
@@ -283,7 +278,7 @@ impl Engine {
         let stall_count = life.stall_count;
         let exhausted = if attempts >= max_attempts {
             Some(Budget::Attempts(max_attempts))
-        } else if stalls_max > 0 && stall_count >= stalls_max {
+        } else if stalls_max > 0.0 && f64::from(stall_count) >= stalls_max {
             Some(Budget::Stalls)
         } else {
             None

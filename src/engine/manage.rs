@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::JobId;
 use super::job::{FailureReason, Payload, State};
@@ -162,7 +161,7 @@ impl Engine {
                 self.emit(turn, key, EventKind::Waiting { prev });
                 self.requeue(turn, key, run_at);
             }
-            State::Failed if self.retry_dead_letter(turn, key) => {}
+            State::Failed if self.retry_by_hand(turn, key) => {}
             _ => return Ok(Change::WrongState(state)),
         }
         Ok(Change::Applied)
@@ -270,45 +269,6 @@ impl Engine {
         self.requeue(turn, key, self.now);
     }
 
-    /// Gives a dead letter all its attempts again, unless another job owns its deduplication key.
-    fn retry_dead_letter(&mut self, turn: &mut Turn<'_>, key: JobKey) -> bool {
-        let now = self.now;
-        let job = self.store.job(key);
-        let queue = job.queue;
-        let unique_key = job
-            .options
-            .as_ref()
-            .and_then(|options| options.unique_key.as_deref());
-        if unique_key.is_some_and(|unique_key| self.key_owner(queue, unique_key).is_some()) {
-            return false;
-        }
-        self.leave_failed(key);
-        let job = self.store.job_mut(key);
-        job.attempts = 0;
-        job.record(State::Waiting, now, None, None);
-        let life = job.life();
-        life.stall_count = 0;
-        life.lost_in_a_row = 0;
-        life.attempts.clear();
-        life.ended = None;
-        self.own_key(key);
-        self.requeue(turn, key, now);
-        true
-    }
-
-    /// Takes a dead letter out of the dead-letter queue; it then stands nowhere.
-    fn leave_failed(&mut self, key: JobKey) {
-        let job = self.store.job_mut(key);
-        let queue = job.queue;
-        let life = job.life();
-        let done_seq = life.done_seq;
-        if let Some(letter) = life.failure.take() {
-            self.deadlines
-                .remove(letter.expires_at, Timer::DeadLetter(key));
-        }
-        self.queues.get_mut(queue).failed.remove(&done_seq);
-    }
-
     /// Deletes one job and says so.
     pub(super) fn remove_single(&mut self, turn: &mut Turn<'_>, key: JobKey) {
         let prev = self.store.job(key).state;
@@ -336,13 +296,10 @@ impl Engine {
                 let queue = self.store.job(key).queue;
                 self.serve(turn, queue);
             }
-            State::Completed => {
-                let job = self.store.job_mut(key);
-                let queue = job.queue;
-                let done_seq = job.life().done_seq;
-                self.queues.get_mut(queue).completed.remove(&done_seq);
+            State::Completed => self.leave_completed(key),
+            State::Failed => {
+                self.leave_failed(key);
             }
-            State::Failed => self.leave_failed(key),
             State::Waiting | State::Prioritized | State::Delayed | State::WaitingChildren => {
                 self.unqueue(key);
             }
@@ -350,8 +307,7 @@ impl Engine {
         self.untie_all(key);
         let job = self.store.remove(key);
         self.names.give_back(job.name);
-        self.retention
-            .forget(key, job.life.as_ref().map(|life| life.done_seq));
+        self.retention.forget(key);
         self.note_idle(job.queue);
         job
     }

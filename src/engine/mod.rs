@@ -6,14 +6,15 @@
 //! an entry in one deadline order ([`deadline`]); each operation first lets everything happen that is due.
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
-//! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
+//! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun` (retries of
+//! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
 //! `worker`. Behaviour: the engine contract.
 
 mod admission;
 mod backlog;
 mod capacity;
 mod control;
+mod dead_letter;
 mod deadline;
 mod delivery;
 mod dependency;
@@ -27,10 +28,12 @@ mod limit;
 mod manage;
 mod name;
 mod outcome;
+mod policy;
 mod query;
 mod queue;
 mod ready;
 mod report;
+mod rerun;
 mod retention;
 mod store;
 mod table;
@@ -40,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use backlog::{Affinity, PullGroup};
+pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
 pub use dependency::{ChildFailure, find_cycle};
 pub use event::{Event, EventKind, StallDetail};
@@ -57,7 +61,9 @@ pub use outcome::{
     FailReport, Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven,
     WaitFor, Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
 };
+pub use policy::{DlqConfig, DlqConfigUpdate, StallConfig, StallConfigUpdate};
 pub use report::BACKOFF_MAX;
+pub use rerun::{CompletedSelection, DlqSelection};
 pub use retention::LOG_LINES_MAX;
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
 pub use worker::FORGET_AFTER_TIMEOUTS;
@@ -88,6 +94,8 @@ fn later(now: Millis, ms: f64) -> Millis {
 pub struct Config {
     /// Completed jobs kept over all queues.
     pub completed_max: usize,
+    /// Ms a completed job is kept; `None` means for ever.
+    pub completed_retention: Option<Millis>,
     /// Results kept, the most recently used.
     pub results_max: usize,
     /// Jobs whose logs are kept, the most recently used.
@@ -95,14 +103,15 @@ pub struct Config {
     /// Ids kept of completed jobs that were deleted, so that others can still depend on them.
     pub proofs_max: usize,
     /// Dead letters kept per queue.
+    /// Dead letters kept per queue that does not say.
     pub dlq_max: usize,
-    /// Ms a dead letter is kept.
+    /// Ms a dead letter of such a queue is kept.
     pub dlq_age: Millis,
-    /// Ms without a sign of life after which a delivery counts as stalled.
+    /// Ms without a sign of life after which a delivery of such a queue counts as stalled.
     pub stall_interval: Millis,
-    /// Ms from the start in which no delivery counts as stalled.
+    /// Ms from the start in which no delivery of such a queue counts as stalled.
     pub stall_grace: Millis,
-    /// Stalls and lost locks after which a job fails for good; 0 means no limit.
+    /// Stalls and lost locks after which a job of such a queue fails for good; 0 means no limit.
     pub stalls_max: u32,
     /// Ms between noticing a silence and acting on it.
     pub stall_check: Millis,
@@ -116,6 +125,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             completed_max: 50_000,
+            completed_retention: None,
             results_max: 10_000,
             logged_jobs_max: 10_000,
             proofs_max: 100_000,
@@ -235,11 +245,12 @@ impl Engine {
                 Timer::Mature(key) => self.mature(turn, key),
                 Timer::Expire(key) => self.expire(turn, key),
                 Timer::Delivery(key) => self.check_delivery(turn, key, at),
-                Timer::DeadLetter(key) => self.expire_dead_letter(turn, key),
                 Timer::RateEnd(queue) => self.end_rate(turn, queue),
                 Timer::Token(queue) => self.token_due(turn, queue),
                 Timer::GroupThrottle(queue, group) => self.end_throttle(turn, queue, group),
                 Timer::GroupWindow(queue, group) => self.end_window(turn, queue, group),
+                Timer::DeadLetter { key, .. } => self.check_dead_letter(turn, key, at),
+                Timer::Completed => self.expire_completed(turn, at),
                 Timer::Queue(queue) => self.drop_idle_queue(queue),
                 Timer::Workers => self.forget_silent_workers(),
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),

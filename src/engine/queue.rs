@@ -14,6 +14,7 @@ use super::delivery::Waiters;
 use super::job::State;
 use super::limit::Limits;
 use super::outcome::Counts;
+use super::policy::{DlqConfig, StallConfig};
 use super::store::{Job, JobKey};
 use super::{Engine, Millis, Turn};
 
@@ -47,6 +48,9 @@ pub(super) struct Queue {
     pub(super) keys: HashMap<Arc<str>, KeyOwner>,
     pub(super) waiters: Waiters,
     pub(super) limits: Option<Box<Limits>>,
+    /// Settings that differ from the broker's.
+    pub(super) dlq: Option<Box<DlqConfig>>,
+    pub(super) stall: Option<Box<StallConfig>>,
     idle_check_at: Option<Millis>,
 }
 
@@ -66,12 +70,16 @@ impl Queue {
             keys: HashMap::new(),
             waiters: Waiters::default(),
             limits: None,
+            dlq: None,
+            stall: None,
             idle_check_at: None,
         }
     }
 
     fn is_unused(&self) -> bool {
         !self.paused
+            && self.dlq.is_none()
+            && self.stall.is_none()
             && self.ready.is_empty()
             && self.delayed.is_empty()
             && self.blocked.is_empty()
@@ -293,6 +301,8 @@ impl Engine {
         let queue = self.queues.get_mut(key);
         queue.listed = None;
         queue.paused = false;
+        queue.dlq = None;
+        queue.stall = None;
         if let Some(at) = queue.idle_check_at.take() {
             self.deadlines.remove(at, Timer::Queue(key));
         }

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::JobId;
 use super::job::{Backoff, BackoffKind, FailureReason, Payload, State};
 use super::outcome::{FailReport, Refusal, Report, TokenGiven, Waited};
-use super::store::{DeadLetter, EndCause, Job, JobKey};
+use super::store::{EndCause, Job, JobKey};
 use super::{Engine, Millis, Turn};
 
 /// Ms at which a retry delay without a cap of its own ends.
@@ -210,6 +209,7 @@ impl Engine {
         let life = job.life();
         life.completed_at = Some(now);
         life.ended = None;
+        life.trail = None;
         life.lost_in_a_row = 0;
         life.done_seq = done_seq;
         let (queue, removed) = (job.queue, remove || job.remove_on_complete);
@@ -306,55 +306,6 @@ impl Engine {
         } else {
             delay.ceil() as Millis
         }
-    }
-
-    /// A job that stands nowhere has failed for good: it moves to the dead-letter queue, or is deleted.
-    pub(super) fn fail_for_good(&mut self, turn: &mut Turn<'_>, key: JobKey, fatal: Fatal) {
-        let now = self.now;
-        self.release_key(key);
-        self.untie_all(key);
-        self.forget_child_failures(key, false);
-        let done_seq = self.next_done();
-        let expires_at = now.saturating_add(self.config.dlq_age);
-        let job = self.store.job_mut(key);
-        let attempts = job.attempts;
-        job.state = State::Failed;
-        if fatal.removal != Removal::Never {
-            job.record(State::Failed, now, fatal.error.clone(), Some(attempts));
-        }
-        let removed = match fatal.removal {
-            Removal::AsOption => job.remove_on_fail,
-            Removal::Always => true,
-            Removal::Never => false,
-        };
-        let (queue, data) = (job.queue, job.data.clone());
-        let life = job.life();
-        life.done_seq = done_seq;
-        let settled = fatal.error.clone();
-        let error = fatal.event_error.or_else(|| fatal.error.clone());
-        life.failure = Some(DeadLetter {
-            reason: fatal.reason,
-            error: fatal.error,
-            entered_at: now,
-            expires_at,
-        });
-        self.queues.get_mut(queue).failed.insert(done_seq, key);
-        self.deadlines.insert(expires_at, Timer::DeadLetter(key));
-        let event = EventKind::Failed {
-            error,
-            data,
-            terminal: true,
-        };
-        self.emit(turn, key, event);
-        // Before a deletion, so that whoever waits for the outcome learns which one it was.
-        self.end_job_waits(turn, key, &Waited::Failed);
-        self.settle_failure(turn, key, settled);
-        if removed {
-            self.delete(turn, key);
-        } else {
-            self.bound_dead_letters(turn, queue);
-        }
-        self.serve(turn, queue);
     }
 }
 

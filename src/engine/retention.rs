@@ -1,5 +1,6 @@
-//! What is kept of jobs beside their state, and for how long: completed jobs, results, logs, dead letters
-//! (engine contract, sections 10 and 14). Everything here has a bound.
+//! What is kept of jobs beside their state, and for how long: completed jobs, results, logs (engine contract, section
+//! 14). Everything here has a bound. Completed jobs that may not get old have one entry in the deadline order, that of
+//! the one which completed first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,9 +9,8 @@ use super::deadline::Timer;
 use super::id::JobId;
 use super::job::{LogLine, Payload};
 use super::outcome::Change;
-use super::queue::QueueKey;
 use super::store::JobKey;
-use super::{Engine, Turn};
+use super::{Engine, Millis, Turn};
 
 /// Log lines kept per job.
 pub const LOG_LINES_MAX: usize = 100;
@@ -18,8 +18,10 @@ pub const LOG_LINES_MAX: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Retention {
     next_done: u64,
-    /// Completed jobs over all queues, oldest first.
+    /// Completed jobs that may go for their age or their number, over all queues, first completed first.
     completed: BTreeMap<u64, JobKey>,
+    /// Where the entry of the first of them stands in the deadline order, never after its time.
+    armed_at: Option<Millis>,
     results: Recency,
     logs: HashMap<JobKey, VecDeque<LogLine>>,
     log_use: Recency,
@@ -63,13 +65,7 @@ impl Recency {
 
 impl Retention {
     /// Drops what is kept for a job that is gone.
-    pub(super) fn forget(&mut self, key: JobKey, done_seq: Option<u64>) {
-        if let Some(done_seq) = done_seq
-            && self.completed.get(&done_seq) == Some(&key)
-        {
-            self.completed.remove(&done_seq);
-        }
-        self.results.forget(key);
+    pub(super) fn forget(&mut self, key: JobKey) {
         if self.logs.remove(&key).is_some() {
             self.log_use.forget(key);
         }
@@ -100,11 +96,71 @@ impl Engine {
             }
         }
         self.retention.completed.insert(done_seq, key);
+        self.arm_retention();
         if self.retention.completed.len() > self.config.completed_max
-            && let Some((_, oldest)) = self.retention.completed.pop_first()
+            && let Some(oldest) = self.first_completed()
         {
             self.delete(turn, oldest);
         }
+    }
+
+    fn first_completed(&self) -> Option<JobKey> {
+        let first = self.retention.completed.first_key_value();
+        first.map(|(_, key)| *key)
+    }
+
+    pub(super) fn completed_at(&self, key: JobKey) -> Millis {
+        let life = self.store.job(key).life.as_ref();
+        life.and_then(|life| life.completed_at)
+            .unwrap_or(Millis::MIN)
+    }
+
+    /// Takes a completed job from its place, and its result out of use; it then stands nowhere.
+    pub(super) fn leave_completed(&mut self, key: JobKey) {
+        let job = self.store.job_mut(key);
+        let queue = job.queue;
+        let done_seq = job.life().done_seq;
+        self.queues.get_mut(queue).completed.remove(&done_seq);
+        self.retention.completed.remove(&done_seq);
+        self.retention.results.forget(key);
+        if self.retention.completed.is_empty() {
+            self.disarm_retention();
+        }
+    }
+
+    /// When a completed job may go because of its age; `None` while none may.
+    fn too_old_at(&self, key: JobKey) -> Option<Millis> {
+        let age = self.config.completed_retention?;
+        Some(self.completed_at(key).saturating_add(age))
+    }
+
+    /// Puts the entry of the first completed job into the deadline order, unless one stands there early enough.
+    fn arm_retention(&mut self) {
+        let at = self.first_completed().and_then(|key| self.too_old_at(key));
+        let Some(at) = at.filter(|at| self.retention.armed_at.is_none_or(|armed| *at < armed))
+        else {
+            return;
+        };
+        self.disarm_retention();
+        self.retention.armed_at = Some(at);
+        self.deadlines.insert(at, Timer::Completed);
+    }
+
+    fn disarm_retention(&mut self) {
+        if let Some(armed_at) = self.retention.armed_at.take() {
+            self.deadlines.remove(armed_at, Timer::Completed);
+        }
+    }
+
+    /// Deletes the completed jobs whose time, `at`, has come, without a word. Their entry was just taken out.
+    pub(super) fn expire_completed(&mut self, turn: &mut Turn<'_>, at: Millis) {
+        self.retention.armed_at = None;
+        while let Some(first) = self.first_completed()
+            && self.too_old_at(first).is_some_and(|end| end <= at)
+        {
+            self.delete(turn, first);
+        }
+        self.arm_retention();
     }
 
     /// A result, which thereby counts as used.
@@ -112,36 +168,6 @@ impl Engine {
         let result = self.store.job(key).life.as_ref()?.result.clone()?;
         self.retention.results.touch(key);
         Some(result)
-    }
-
-    /// Evicts the oldest dead letters of a queue beyond the bound.
-    pub(super) fn bound_dead_letters(&mut self, turn: &mut Turn<'_>, queue: QueueKey) {
-        while self.queues.get(queue).failed.len() > self.config.dlq_max {
-            let Some(oldest) = self
-                .queues
-                .get(queue)
-                .failed
-                .first_key_value()
-                .map(|(_, key)| *key)
-            else {
-                return;
-            };
-            self.remove_single(turn, oldest);
-        }
-    }
-
-    /// A dead letter is too old; its entry was just taken out.
-    pub(super) fn expire_dead_letter(&mut self, turn: &mut Turn<'_>, key: JobKey) {
-        let letter = self
-            .store
-            .job(key)
-            .life
-            .as_ref()
-            .and_then(|life| life.failure.as_ref());
-        if let Some(at) = letter.map(|letter| letter.expires_at) {
-            self.deadlines.insert(at, Timer::DeadLetter(key));
-            self.remove_single(turn, key);
-        }
     }
 
     /// Appends a log line; the newest 100, or fewer by the job's `keepLogs`, stay.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
+use super::dead_letter::{DeadLetter, Trail};
 use super::dependency::Links;
 use super::id::{JobId, LockToken};
 use super::job::{
@@ -89,19 +90,12 @@ pub(super) struct Life {
     /// Tokens of deliveries that ended without success, and how.
     pub(super) spent: Vec<(LockToken, EndCause)>,
     /// Why the job is in the dead-letter queue.
-    pub(super) failure: Option<DeadLetter>,
+    pub(super) failure: Option<Box<DeadLetter>>,
+    /// What it keeps of the dead letter it was, while that is tried again by itself.
+    pub(super) trail: Option<Box<Trail>>,
     /// Order of completion or failure.
     pub(super) done_seq: u64,
     pub(super) result: Option<Payload>,
-}
-
-/// Why a job is in the dead-letter queue.
-#[derive(Debug)]
-pub(super) struct DeadLetter {
-    pub(super) reason: FailureReason,
-    pub(super) error: Option<Arc<str>>,
-    pub(super) entered_at: Millis,
-    pub(super) expires_at: Millis,
 }
 
 /// A delivery in progress.
@@ -115,8 +109,8 @@ pub(super) struct Run {
     pub(super) timeout_at: Option<Millis>,
     /// The pull limited the deliveries of a group, so this one counts there.
     pub(super) limited: bool,
-    /// When its entry in the deadline order stands; never after the real deadline.
-    pub(super) armed_at: Millis,
+    /// When its entry in the deadline order stands, never after the real deadline; `None` while it has no deadline.
+    pub(super) armed_at: Option<Millis>,
 }
 
 /// The lock of a delivery.
@@ -248,12 +242,7 @@ impl Job {
     pub(super) fn failure(&self) -> Option<Failure> {
         let life = self.life.as_ref()?;
         let letter = life.failure.as_ref()?;
-        Some(Failure {
-            reason: letter.reason,
-            error: letter.error.clone(),
-            entered_at: letter.entered_at,
-            attempts: life.attempts.clone(),
-        })
+        Some(letter.view(life.attempts.clone()))
     }
 
     fn timeline(&self) -> Vec<TimelineEntry> {

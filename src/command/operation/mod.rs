@@ -7,10 +7,12 @@
 mod add;
 mod change;
 mod dedup;
+mod dlq;
 mod flow;
 mod group;
 mod limit;
 mod log;
+mod policy;
 mod queue;
 mod read;
 mod work;
@@ -24,6 +26,7 @@ pub use change::{
     PromoteMany, UpdateData,
 };
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
+pub use dlq::{GetDlq, GetDlqStats, PurgeDlq, RemoveDlqJob, RetryCompleted, RetryDlq};
 pub use flow::{
     ChildValue, GetChildFailures, GetChildrenValues, GetFlow, RemoveChildDependency,
     RemoveUnprocessedChildren, UpdateParent,
@@ -36,6 +39,7 @@ pub use group::{
 };
 pub use limit::{ClearConcurrency, ClearRateLimit, GetQueueLimits, SetConcurrency, SetRateLimit};
 pub use log::{AddLog, ClearLogs, GetLogs};
+pub use policy::{GetDlqConfig, GetStallConfig, SetDlqConfig, SetStallConfig};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
     GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult, GetState,
@@ -47,9 +51,9 @@ pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat,
 use super::CommandError;
 use super::flow::AddFlow;
 use crate::engine::{
-    Added, Change, ChildFailure, Counts, Delivery, Engine, FlowNode, JobDetail, JobId, JobView,
-    LogLine, Millis, Payload, Progressing, QueueLimits, RateLimit, Renewal, Report, State, Turn,
-    Waited, WaiterId, WorkerView,
+    Added, Change, ChildFailure, Counts, Delivery, DlqConfig, DlqEntry, DlqStats, Engine, FlowNode,
+    JobDetail, JobId, JobView, LogLine, Millis, Payload, Progressing, QueueLimits, RateLimit,
+    Renewal, Report, StallConfig, State, Turn, Waited, WaiterId, WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -165,6 +169,16 @@ operations! {
     Drain => Removed(Removed),
     Clean => Removed(Removed),
     Obliterate => Removed(Removed),
+    GetDlq => DeadLetters(Vec<DlqEntry>),
+    GetDlqStats => DlqStats(Box<DlqStats>),
+    RetryDlq => Counted(usize),
+    PurgeDlq => Counted(usize),
+    RemoveDlqJob => Flag(bool),
+    RetryCompleted => Counted(usize),
+    GetDlqConfig => DlqConfig(DlqConfig),
+    SetDlqConfig => DlqConfig(DlqConfig),
+    GetStallConfig => StallConfig(StallConfig),
+    SetStallConfig => StallConfig(StallConfig),
     GetDedupOwner => Id(Option<JobId>),
     RemoveDedupKey => Counted(usize),
     RemoveJobDedupKey => Flag(bool),
@@ -246,6 +260,14 @@ pub enum Reply {
     Flag(bool),
     /// What was removed.
     Removed(Removed),
+    /// Dead letters, oldest first.
+    DeadLetters(Vec<DlqEntry>),
+    /// Dead letters in numbers.
+    DlqStats(Box<DlqStats>),
+    /// What holds for the dead letters of a queue.
+    DlqConfig(DlqConfig),
+    /// What holds for the silent deliveries of a queue.
+    StallConfig(StallConfig),
     /// An id, if there is one.
     Id(Option<JobId>),
     /// A worker.

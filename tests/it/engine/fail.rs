@@ -109,6 +109,9 @@ fn fa_4_last_failure_makes_a_dead_letter() {
         (FailureReason::MaxAttemptsExceeded, Some("boom"))
     );
     assert_eq!((failure.entered_at, failure.attempts.len()), (world.now, 1));
+    assert_eq!((failure.retry_count, failure.last_retry_at), (0, None));
+    assert_eq!(failure.next_retry_at, None);
+    assert_eq!(failure.expires_at, Some(world.now + 604_800_000));
     let record = &failure.attempts[0];
     assert_eq!(
         (record.attempt, record.started_at, record.failed_at),

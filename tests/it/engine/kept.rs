@@ -169,6 +169,52 @@ fn pg_4_oldest_completed_job_goes_first() {
 }
 
 #[test]
+fn pg_6_old_completed_jobs_go_without_a_word() {
+    let aging = |age| {
+        World::with(Config {
+            completed_retention: Some(age),
+            ..Config::default()
+        })
+    };
+    let mut world = aging(0);
+    complete(&mut world, "a");
+    world.events();
+    assert_eq!(world.result(&id("a")), None);
+    assert_eq!(world.state(&id("a")), None);
+    assert_eq!(world.events(), []);
+    // Each at its own time.
+    let mut world = aging(1_000);
+    for name in ["a", "b", "c"] {
+        complete(&mut world, name);
+        world.sleep(100);
+    }
+    let left = |world: &mut World| ["a", "b", "c"].map(|name| world.state(&id(name)).is_some());
+    world.sleep(699);
+    assert_eq!(left(&mut world), [true, true, true]);
+    world.sleep(1);
+    assert_eq!(left(&mut world), [false, true, true]);
+    world.add("q", named("b"));
+    world.sleep(199);
+    assert_eq!(left(&mut world), [false, true, true]);
+    world.sleep(1);
+    assert_eq!(left(&mut world), [false, true, false], "b has a new life");
+    assert_eq!(Config::default().completed_retention, None);
+}
+
+#[test]
+fn retention_waits_for_nothing_when_nothing_is_completed() {
+    let mut world = World::with(Config {
+        completed_retention: Some(1_000_000),
+        ..Config::default()
+    });
+    complete(&mut world, "a");
+    world.ask(bunqueue_mcp::command::Obliterate {
+        queue: crate::world::queue("q"),
+    });
+    assert_eq!(world.next_deadline(), None);
+}
+
+#[test]
 fn pg_5_results_are_kept_by_use() {
     let mut world = World::with(Config {
         results_max: 2,

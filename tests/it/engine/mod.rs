@@ -1,6 +1,7 @@
 //! The labelled checks of the engine contract, one file per section, each test named by its label. Simulated time.
 
 mod ack;
+mod dlq;
 mod fail;
 pub mod flow;
 mod group;
@@ -11,7 +12,9 @@ mod limit;
 mod lost;
 mod manage;
 mod order;
+mod policy;
 mod pull;
 mod push;
 mod query;
+mod rerun;
 mod transition;

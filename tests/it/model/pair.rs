@@ -4,13 +4,13 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::{
-    Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetJob,
-    GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, IsPaused, ListQueues, Pull, QueueName,
-    Reply, execute,
+    Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetDlq,
+    GetDlqConfig, GetDlqStats, GetJob, GetJobByCustomId, GetJobs, GetLogs, GetResult,
+    GetStallConfig, GetState, IsPaused, ListQueues, Pull, QueueName, Reply, execute,
 };
 use bunqueue_mcp::engine::{
-    Caller, Change, Config, ConnectionId, Delivery, Effects, Engine, Event, EventKind, JobId,
-    Listing, LockToken, Millis, Served, Turn, WaiterId,
+    Caller, Change, Config, ConnectionId, Delivery, DlqFilter, Effects, Engine, Event, EventKind,
+    JobId, Listing, LockToken, Millis, Served, Turn, WaiterId,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -37,6 +37,8 @@ pub struct Pair {
     refusals: usize,
     /// Ms after which the name of an empty queue is forgotten.
     idle: Millis,
+    /// What reading jitter has let happen: something that the step has made due at once.
+    by_reading: Effects,
     /// What was done, in words; kept when somebody will read it.
     log: Option<Vec<String>>,
     /// The log tells what the engine answered, too.
@@ -47,6 +49,7 @@ impl Pair {
     pub fn new(config: Config, start: Millis, seed: [u8; 32]) -> Self {
         Self {
             idle: config.queue_idle,
+            by_reading: Effects::default(),
             engine: Engine::new(config.clone(), seed),
             model: Reference::new(config),
             now: start,
@@ -261,6 +264,15 @@ impl Pair {
             Some(Reply::AddedMany(many)) => many.iter().map(|added| added.id.clone()).collect(),
             _ => Vec::new(),
         };
+        self.model.learned = Learned {
+            ids: ids.into(),
+            waiter,
+            ..Learned::default()
+        };
+        self.learn_deliveries(reply, effects);
+    }
+
+    fn learn_deliveries(&mut self, reply: Option<&Reply>, effects: &Effects) {
         let mut deliveries: Vec<&Delivery> = Vec::new();
         for (_, served) in &effects.served {
             if let Served::Pull(list) = served {
@@ -291,23 +303,25 @@ impl Pair {
                 )
             });
         }
-        let order = effects
-            .events
-            .iter()
-            .filter_map(|event| event.job.clone())
-            .collect();
         let surplus = self.tokens.len().saturating_sub(TOKENS_MAX);
         self.tokens.drain(..surplus);
-        self.model.learned = Learned {
-            ids: ids.into(),
-            deliveries,
-            waiter,
-            order,
-        };
+        let learned = &mut self.model.learned;
+        learned.deliveries.extend(deliveries);
+        let order = effects.events.iter().filter_map(|event| event.job.clone());
+        learned.order.extend(order);
     }
 
-    /// Compares effects, takes over jitter, returns what nobody reads, and looks at the deadline.
-    fn settle(&mut self, effects: Effects) -> Check {
+    /// Takes over jitter, lets happen what the step has made due at once, compares effects, returns what nobody reads, and
+    /// looks at the deadline.
+    fn settle(&mut self, mut effects: Effects) -> Check {
+        self.take_over_jitter()?;
+        let mut at_once = self.act(Engine::tick);
+        self.learn_deliveries(None, &at_once);
+        self.model.tick(self.now);
+        effects.events.append(&mut self.by_reading.events);
+        effects.served.append(&mut self.by_reading.served);
+        effects.events.append(&mut at_once.events);
+        effects.served.append(&mut at_once.served);
         let (events, served) = (
             std::mem::take(&mut self.model.events),
             std::mem::take(&mut self.model.served),
@@ -319,7 +333,6 @@ impl Pair {
         };
         let served = by_waiter(served);
         equal("served waits", &served, &by_waiter(effects.served))?;
-        self.take_over_jitter()?;
         for (waiter, served) in served {
             if let (true, Served::Pull(deliveries)) = (self.abandoned.contains(&waiter), served) {
                 self.abandoned.retain(|id| *id != waiter);
@@ -349,14 +362,9 @@ impl Pair {
             };
             let id = self.model.jobs[at].view.id.clone();
             let (executed, effects) = self.ask_engine(None, &GetJob { id: id.clone() }.into());
-            equal(
-                "effects of reading",
-                &Effects {
-                    listening: true,
-                    ..Effects::default()
-                },
-                &effects,
-            )?;
+            self.learn_deliveries(None, &effects);
+            self.by_reading.events.extend(effects.events);
+            self.by_reading.served.extend(effects.served);
             match executed {
                 Executed::Done(Ok(Reply::Job(Some(detail))))
                     if (earliest..=latest).contains(&detail.job.run_at) =>
@@ -389,6 +397,31 @@ impl Pair {
                 .into(),
             );
             commands.extend(all_of(&name));
+            commands.push(
+                GetDlq {
+                    queue: name.clone(),
+                    filter: DlqFilter::default(),
+                }
+                .into(),
+            );
+            commands.push(
+                GetDlqStats {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
+            commands.push(
+                GetDlqConfig {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
+            commands.push(
+                GetStallConfig {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
             commands.push(IsPaused { queue: name }.into());
             let listing = Listing {
                 queue: queue.into(),

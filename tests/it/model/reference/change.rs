@@ -8,7 +8,7 @@ use bunqueue_mcp::engine::{
     TokenGiven, Waited,
 };
 
-use super::{Key, Place, Reference};
+use super::{Place, Reference};
 
 impl Reference {
     /// Runs a command that changes something; `None` for all others.
@@ -264,49 +264,13 @@ impl Reference {
                 );
                 self.enqueue(at);
             }
-            State::Failed => return Ok(self.retry_letter(at)),
+            State::Failed if self.retry_by_hand(at) => {}
+            State::Failed => return Ok(Change::WrongState(State::Failed)),
             state @ (State::Completed | State::WaitingChildren) => {
                 return Ok(Change::WrongState(state));
             }
         }
         Ok(Change::Applied)
-    }
-
-    /// Section 10: a dead letter gets a new life, unless somebody else owns its key by now.
-    fn retry_letter(&mut self, at: usize) -> Change {
-        self.forget_expired_keys();
-        let (now, job) = (self.now, &mut self.jobs[at]);
-        if let Some(key) = job.view.options.unique_key.clone() {
-            let queue = Arc::clone(&job.view.queue);
-            if self
-                .keys
-                .iter()
-                .any(|entry| entry.queue == queue && entry.key == key)
-            {
-                return Change::WrongState(State::Failed);
-            }
-            let expires_at = job
-                .view
-                .options
-                .dedup
-                .ttl
-                .map(|ttl| now + ttl.ceil() as Millis);
-            self.keys.push(Key {
-                queue,
-                key,
-                owner: job.view.id.clone(),
-                expires_at,
-            });
-        }
-        job.view.attempts = 0;
-        job.view.stall_count = 0;
-        job.view.run_at = now;
-        job.history.clear();
-        job.finalized_unlocked = false;
-        job.lost = 0;
-        self.note(at, State::Waiting, None, None);
-        self.enqueue(at);
-        Change::Applied
     }
 
     fn progress(&mut self, id: &JobId, progress: f64, message: Option<&Arc<str>>) -> Change {

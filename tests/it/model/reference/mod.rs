@@ -10,6 +10,7 @@ mod change;
 mod group;
 mod limit;
 mod query;
+mod recovery;
 mod timer;
 mod work;
 
@@ -18,8 +19,9 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
-    AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
-    Millis, Payload, PullGroup, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
+    AttemptRecord, Caller, Config, DlqConfig, Event, EventKind, Failure, JobId, JobView, LockToken,
+    LogLine, Millis, Payload, PullGroup, Refusal, Served, StallConfig, State, TimelineEntry,
+    WaitFor, Waited, WaiterId,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
@@ -70,8 +72,10 @@ pub struct Job {
     pub place: Place,
     /// Order of admission.
     seq: u64,
-    /// Order of entry into the dead-letter queue.
-    entered: u64,
+    /// The dead letter that it was, while it is tried again by itself.
+    was_letter: Option<Failure>,
+    /// A letter whose retry was refused is not looked at before.
+    refused_until: Option<Millis>,
     /// Its run time had come when it was queued, or has come since.
     ripe: bool,
     result: Option<Payload>,
@@ -153,6 +157,9 @@ struct Queue {
     in_turn: bool,
     /// When a token is there that somebody waits for.
     token_at: Option<Millis>,
+    /// Settings that differ from the configuration.
+    dlq: Option<DlqConfig>,
+    stall: Option<StallConfig>,
     empty_since: Option<Millis>,
     /// It has never been empty, so its place among the names is known.
     certain: bool,
@@ -179,6 +186,8 @@ pub struct Reference {
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
     next_seq: u64,
+    /// Jobs that ended so far.
+    next_done: u64,
     /// Log lines that were kept so far.
     next_line: u64,
     greatest_id: Option<JobId>,
@@ -204,6 +213,7 @@ impl Reference {
             rehearsing: false,
             completed: Vec::new(),
             next_seq: 0,
+            next_done: 0,
             next_line: 0,
             greatest_id: None,
             events: Vec::new(),
@@ -255,7 +265,8 @@ impl Reference {
             Command::WaitJob(wait) => self.wait_job(caller, wait),
             command => {
                 let of_limits = self
-                    .change_limits(command)
+                    .recover(command)
+                    .or_else(|| self.change_limits(command))
                     .or_else(|| self.change_group(command));
                 if let Some(reply) = of_limits {
                     return done(reply);
@@ -379,7 +390,8 @@ impl Reference {
             let limited = queue.rate.is_some() || queue.cap.is_some() || queue.in_turn;
             let mut groups = self.groups.iter();
             let grouped = groups.any(|group| group.queue == queue.name && group.is_set());
-            if queue.paused
+            let kept = queue.paused || queue.dlq.is_some() || queue.stall.is_some();
+            if kept
                 || limited
                 || grouped
                 || self.jobs.iter().any(|job| job.view.queue == queue.name)
@@ -426,6 +438,8 @@ impl Reference {
                     cap: None,
                     in_turn: false,
                     token_at: None,
+                    dlq: None,
+                    stall: None,
                     empty_since: None,
                     certain: true,
                 });

@@ -15,11 +15,12 @@ pub enum Kind {
     Timeout,
     LockEnd,
     Stall,
-    LetterEnd,
     RateEnd,
     Token,
     ThrottleEnd,
     WindowEnd,
+    Letter,
+    TooOld,
     QueueIdle,
     Wait,
 }
@@ -33,8 +34,9 @@ impl Kind {
             Self::Timeout => (2, 0),
             Self::LockEnd => (2, 1),
             Self::Stall => (2, 2),
-            Self::LetterEnd => (3, 0),
-            Self::RateEnd | Self::Token | Self::ThrottleEnd | Self::WindowEnd => (4, 0),
+            Self::Letter => (3, 0),
+            Self::TooOld => (4, 0),
+            Self::RateEnd | Self::Token | Self::ThrottleEnd | Self::WindowEnd => (4, 1),
             Self::QueueIdle => (5, 0),
             Self::Wait => (6, 0),
         }
@@ -80,6 +82,7 @@ impl Reference {
                 | Kind::Token
                 | Kind::ThrottleEnd
                 | Kind::WindowEnd => None,
+                Kind::Letter => Some(self.failure(due.place).seq as usize),
                 _ => self
                     .learned
                     .order
@@ -143,20 +146,25 @@ impl Reference {
                     if active.token.is_some() {
                         put(active.expires_at, Kind::LockEnd, place);
                     }
-                    let patience = view
-                        .options
-                        .stall_timeout
-                        .map_or(self.config.stall_interval, |ms| ms as Millis);
-                    let silent = (view.last_heartbeat + patience + 1)
-                        .max(started_at + self.config.stall_grace);
-                    put(silent + self.config.stall_check, Kind::Stall, place);
+                    let config = self.stall_config(&view.queue);
+                    let patience = view.options.stall_timeout.unwrap_or(config.stall_interval);
+                    let silent = (view.last_heartbeat + patience.floor() as Millis + 1)
+                        .max(started_at + config.grace_period.ceil() as Millis);
+                    if config.enabled {
+                        put(silent + self.config.stall_check, Kind::Stall, place);
+                    }
                 }
-                Place::Failed(failure) => put(
-                    failure.entered_at + self.config.dlq_age,
-                    Kind::LetterEnd,
-                    place,
-                ),
-                Place::Completed => {}
+                Place::Failed(_) => {
+                    if let Some(at) = self.letter_acts_at(place) {
+                        put(at, Kind::Letter, place);
+                    }
+                }
+                Place::Completed => {
+                    let completed_at = view.completed_at.expect("completed jobs have ended");
+                    if let Some(age) = self.config.completed_retention {
+                        put(completed_at + age, Kind::TooOld, place);
+                    }
+                }
             }
         }
         for (place, waiter) in self.waiters.iter().enumerate() {
@@ -188,7 +196,12 @@ impl Reference {
     fn act(&mut self, due: Due) {
         let at = due.place;
         match due.kind {
-            Kind::Ripen | Kind::Ttl | Kind::Timeout | Kind::LockEnd | Kind::Stall => {
+            Kind::Ripen
+            | Kind::Ttl
+            | Kind::Timeout
+            | Kind::LockEnd
+            | Kind::Stall
+            | Kind::Letter => {
                 self.touched.push(Arc::clone(&self.jobs[at].view.queue));
             }
             Kind::RateEnd | Kind::Token => self.touched.push(Arc::clone(&self.queues[at].name)),
@@ -218,7 +231,8 @@ impl Reference {
             Kind::Timeout => self.time_out(at),
             Kind::LockEnd => self.end_lock(at),
             Kind::Stall => self.stall(at),
-            Kind::LetterEnd => self.remove_letter(at),
+            Kind::Letter => self.letter_acts(at, due.at),
+            Kind::TooOld => self.remove(at, &Waited::Removed),
             Kind::QueueIdle => drop(self.queues.remove(at)),
             Kind::Wait => {
                 let waiter = self.waiters.remove(at);
@@ -256,12 +270,13 @@ impl Reference {
 
     /// Charges a lost delivery; `Some` when a budget is used up, with whether that is the one of attempts.
     fn charge(&mut self, at: usize) -> (u32, u32, Option<bool>) {
+        let max_stalls = self.stall_config(&self.jobs[at].view.queue).max_stalls;
         let job = &mut self.jobs[at].view;
         job.attempts += 1;
         job.stall_count += 1;
         let spent = if job.attempts >= job.max_attempts {
             Some(true)
-        } else if self.config.stalls_max > 0 && job.stall_count >= self.config.stalls_max {
+        } else if max_stalls > 0.0 && f64::from(job.stall_count) >= max_stalls {
             Some(false)
         } else {
             None

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::{Ack, CommandError, Fail, Pull, Renew, Reply, WaitJob};
 use bunqueue_mcp::engine::{
-    AttemptRecord, BackoffKind, Caller, ConnectionId, Delivery, EventKind, Failure, FailureReason,
-    JobId, Millis, Payload, PullGroup, Refusal, Renewal, Report, Served, State, TimelineEntry,
-    TokenGiven, WaitFor, Waited,
+    AttemptRecord, BackoffKind, Caller, ConnectionId, Delivery, EventKind, FailureReason, JobId,
+    Millis, Payload, PullGroup, Refusal, Renewal, Report, Served, State, TimelineEntry, TokenGiven,
+    WaitFor, Waited,
 };
 
 use super::{Active, Answer, Place, Reference, Waiter, Wish};
@@ -299,11 +299,13 @@ impl Reference {
         );
         let id = self.jobs[at].view.id.clone();
         self.release_key(&id);
+        self.next_done += 1;
         if remove || self.jobs[at].view.remove_on_complete {
             self.remove(at, &Waited::Completed { result: None });
             return;
         }
         let job = &mut self.jobs[at];
+        job.was_letter = None;
         job.view.completed_at = Some(now);
         job.result.clone_from(&result);
         job.place = Place::Completed;
@@ -419,51 +421,20 @@ impl Reference {
         }
         self.emit_failed(at, told, true);
         self.release_key(&id);
+        let letter = self.become_letter(at, reason, error);
         if self.jobs[at].view.remove_on_fail && reason != FailureReason::Unknown {
             self.end_waits(&id, &Waited::Failed);
             self.remove(at, &Waited::Removed);
             return;
         }
-        self.next_seq += 1;
-        let (now, job) = (self.now, &mut self.jobs[at]);
+        let job = &mut self.jobs[at];
         job.late_token = None;
         job.spend_current();
-        job.entered = self.next_seq;
-        job.place = Place::Failed(Failure {
-            reason,
-            error,
-            entered_at: now,
-            attempts: job.history.clone(),
-        });
+        job.place = Place::Failed(letter);
         self.note_turns(None);
         self.end_waits(&id, &Waited::Failed);
         let queue = Arc::clone(&self.jobs[at].view.queue);
-        let letters = self.dead_letters(&queue);
-        if letters.len() > self.config.dlq_max {
-            self.remove_letter(letters[0]);
-        }
-    }
-
-    /// Places of the dead letters of a queue, first entered first.
-    pub(super) fn dead_letters(&self, queue: &str) -> Vec<usize> {
-        let mut letters: Vec<usize> = (0..self.jobs.len())
-            .filter(|at| {
-                &*self.jobs[*at].view.queue == queue
-                    && matches!(self.jobs[*at].place, Place::Failed(_))
-            })
-            .collect();
-        letters.sort_by_key(|at| self.jobs[*at].entered);
-        letters
-    }
-
-    pub(super) fn remove_letter(&mut self, at: usize) {
-        self.emit_for(
-            at,
-            EventKind::Removed {
-                prev: State::Failed,
-            },
-        );
-        self.remove(at, &Waited::Removed);
+        self.evict_letters(&queue);
     }
 
     pub(super) fn heartbeat(&mut self, item: &Renew) -> Renewal {

@@ -3,6 +3,7 @@
 
 mod limit;
 mod pick;
+mod recover;
 mod what;
 
 use bunqueue_mcp::engine::{JobId, LockToken, Millis};

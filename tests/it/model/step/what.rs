@@ -14,6 +14,7 @@ use bunqueue_mcp::engine::{
 };
 
 use super::limit::{on_group, on_limits, wish};
+use super::recover::Recover;
 use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
@@ -62,6 +63,7 @@ pub enum What {
         limit: usize,
     },
     Wait(Target, bool, Millis),
+    Recover(u64, Recover),
 }
 
 const BUCKETS: [Bucket; 7] = [
@@ -81,7 +83,8 @@ fn queue(number: u64) -> QueueName {
 impl What {
     pub fn random(dice: &mut Dice) -> Self {
         let on = dice.below(3);
-        match dice.below(100) {
+        match dice.below(112) {
+            100.. => Self::Recover(on, Recover::random(dice)),
             0..19 => Self::Add(on, Box::new(Draft::random(dice))),
             19..22 => Self::AddMany(
                 on,
@@ -352,6 +355,7 @@ impl What {
                 limit: *limit,
             }
             .into(),
+            Self::Recover(on, recover) => recover.resolve(queue(*on), scene),
             Self::Wait(target, completion, timeout) => WaitJob {
                 id: target.resolve(scene.model),
                 until: if *completion {
