@@ -46,12 +46,16 @@ impl Engine {
         }
         self.check_room(queue, &jobs)?;
         let queue = self.queues.open_listed(queue);
-        let added = jobs
-            .into_iter()
-            .map(|job| self.admit(turn, queue, job))
-            .collect();
+        // One that fails as it comes in must not have the others served in between.
+        let added = self.hold(turn, |engine, turn| {
+            let added = jobs
+                .into_iter()
+                .map(|job| engine.admit(turn, queue, job))
+                .collect();
+            engine.serve(turn, queue);
+            added
+        });
         self.note_idle(queue);
-        self.serve(turn, queue);
         Ok(added)
     }
 
