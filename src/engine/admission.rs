@@ -55,15 +55,19 @@ impl Engine {
             })?;
         let queue = self.queues.open_listed(queue);
         let tied = jobs.iter().any(|job| job.links.is_some());
-        let added: Vec<_> = jobs
-            .into_iter()
-            .map(|job| self.admit(turn, queue, job))
-            .collect();
-        if tied {
-            self.drop_orphans(turn, &added);
-        }
+        // One that fails as it comes in must not have the others served in between.
+        let added = self.hold(turn, |engine, turn| {
+            let added: Vec<_> = jobs
+                .into_iter()
+                .map(|job| engine.admit(turn, queue, job))
+                .collect();
+            if tied {
+                engine.drop_orphans(turn, &added);
+            }
+            engine.serve(turn, queue);
+            added
+        });
         self.note_idle(queue);
-        self.serve(turn, queue);
         Ok(added)
     }
 

@@ -21,34 +21,6 @@ use super::{Engine, Millis, Turn, later};
 /// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
 pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
-/// Waiting pulls of a queue; their numbers are their order of arrival.
-#[derive(Debug, Default)]
-pub(super) struct Waiters {
-    /// Those that take any job: while there is none for the first, there is none for the others.
-    plain: BTreeSet<WaiterId>,
-    /// Those that say something of groups.
-    choosy: BTreeSet<WaiterId>,
-}
-
-impl Waiters {
-    pub(super) fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.choosy.is_empty()
-    }
-
-    fn insert(&mut self, waiter: WaiterId, choosy: bool) {
-        let set = if choosy {
-            &mut self.choosy
-        } else {
-            &mut self.plain
-        };
-        set.insert(waiter);
-    }
-
-    fn remove(&mut self, waiter: WaiterId) {
-        let _ = self.plain.remove(&waiter) || self.choosy.remove(&waiter);
-    }
-}
-
 /// Waits in progress.
 #[derive(Debug, Default)]
 pub(super) struct Waits {

@@ -10,10 +10,9 @@ use slab::Slab;
 
 use super::backlog::Backlog;
 use super::deadline::Timer;
-use super::delivery::Waiters;
 use super::job::State;
 use super::limit::Limits;
-use super::outcome::Counts;
+use super::outcome::{Counts, WaiterId};
 use super::policy::{DlqConfig, StallConfig};
 use super::store::{Job, JobKey};
 use super::{Engine, Millis, Turn};
@@ -27,6 +26,34 @@ pub(super) struct QueueKey(u32);
 pub(super) struct KeyOwner {
     pub(super) job: JobKey,
     pub(super) expires_at: Option<Millis>,
+}
+
+/// Waiting pulls of a queue; their numbers are their order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    /// Those that take any job: while there is none for the first, there is none for the others.
+    pub(super) plain: BTreeSet<WaiterId>,
+    /// Those that say something of groups.
+    pub(super) choosy: BTreeSet<WaiterId>,
+}
+
+impl Waiters {
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.choosy.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, waiter: WaiterId, choosy: bool) {
+        let set = if choosy {
+            &mut self.choosy
+        } else {
+            &mut self.plain
+        };
+        set.insert(waiter);
+    }
+
+    pub(super) fn remove(&mut self, waiter: WaiterId) {
+        let _ = self.plain.remove(&waiter) || self.choosy.remove(&waiter);
+    }
 }
 
 #[derive(Debug)]

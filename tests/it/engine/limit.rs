@@ -377,6 +377,23 @@ fn slots_freed_by_one_batch_are_handed_out_together() {
 }
 
 #[test]
+fn a_batch_is_whole_before_anybody_is_served() {
+    let mut world = World::new();
+    let wait = world.wait(awaiting("q", 60_000));
+    let stale = NewJob {
+        timestamp: Some(world.now - 10),
+        ..with(job(), |options| options.ttl = Some(1.0))
+    };
+    let urgent = NewJob {
+        priority: 5.0,
+        ..named("urgent")
+    };
+    world.push_many("q", vec![named("first"), stale, urgent]);
+    let handed = world.handed(wait).expect("served");
+    assert_eq!(handed[0].job.id, id("urgent"));
+}
+
+#[test]
 fn b_20_the_cap_counts_what_is_active_already() {
     let mut world = world_with(2);
     let first = world.pull("q").expect("ready");
