@@ -50,6 +50,22 @@ impl Number {
         }
     }
 
+    /// A whole number from 0 to [`bounds::SAFE_INTEGER_MAX`], or `None` when it was not sent.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn safe_integer(self, field: &'static str) -> Result<Option<usize>, ArgumentError> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Value(value)
+                if value.fract() == 0.0 && (0.0..=bounds::SAFE_INTEGER_MAX).contains(&value) =>
+            {
+                Ok(Some(value as usize))
+            }
+            Self::Value(_) | Self::NotNumber => Err(ArgumentError::NotSafeInteger(field)),
+        }
+    }
+
     /// The number, finite and at least `min`.
     ///
     /// # Errors

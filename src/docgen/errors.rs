@@ -234,6 +234,9 @@ fn argument_causes() -> Vec<ArgumentError> {
             field,
         },
         ArgumentError::Unsupported(field),
+        ArgumentError::NotSafeInteger(field),
+        ArgumentError::MetricsQueue,
+        ArgumentError::MetricsType,
     ]
 }
 
@@ -292,13 +295,16 @@ mod tests {
             ArgumentError::EventTypes => 22,
             ArgumentError::LengthMismatch { .. } => 23,
             ArgumentError::Unsupported(_) => 24,
+            ArgumentError::NotSafeInteger(_) => 25,
+            ArgumentError::MetricsQueue => 26,
+            ArgumentError::MetricsType => 27,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..28).collect::<Vec<_>>());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::id::JobId;
 use super::job::{FailureReason, State};
 use super::outcome::{ConnectionId, Renewal, TokenGiven};
 use super::report::Fatal;
-use super::store::{EndCause, JobKey};
+use super::store::{EndCause, Job, JobKey};
 use super::{Engine, Millis, Turn, later};
 
 /// Deliveries lost in a row, without any report or renewal, after which a job goes to the dead-letter queue.
@@ -148,19 +148,19 @@ impl Engine {
         }
     }
 
+    /// Ms without a sign of life after which a delivery of this job counts as stalled.
+    pub(super) fn silence_allowed(&self, job: &Job) -> Millis {
+        let options = job.options.as_ref();
+        let own = options.and_then(|options| options.stall_timeout);
+        own.map_or(self.config.stall_interval, |ms| later(0, ms))
+    }
+
     /// The earliest deadline of a delivery, and what happens then.
     fn overdue(&self, key: JobKey) -> Option<(Millis, Overdue)> {
         let job = self.store.job(key);
         let life = job.life.as_deref()?;
         let run = life.run.as_ref()?;
-        let silence = match job
-            .options
-            .as_ref()
-            .and_then(|options| options.stall_timeout)
-        {
-            Some(ms) => later(0, ms),
-            None => self.config.stall_interval,
-        };
+        let silence = self.silence_allowed(job);
         let last_sign = life.last_heartbeat.unwrap_or(job.created_at);
         let grace_over = life
             .started_at

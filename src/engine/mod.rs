@@ -7,13 +7,15 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+//! `control` (changes to a queue), `query`, `retention`, `worker`, `figures` (what is counted and measured). Behaviour: the
+//! engine contract.
 
 mod admission;
 mod control;
 mod deadline;
 mod delivery;
 mod event;
+mod figures;
 mod id;
 mod job;
 mod lease;
@@ -32,6 +34,11 @@ use std::sync::Arc;
 
 pub use delivery::PULL_BYTES_MAX;
 pub use event::{Event, EventKind, StallDetail};
+pub use figures::{
+    Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
+    QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Throughput, Timed,
+    Totalled, Totals,
+};
 pub use id::{IdSource, JobId, LockToken};
 pub use job::{
     AttemptRecord, Backoff, BackoffKind, Dedup, Delivery, Failure, FailureReason, JobDetail,
@@ -50,6 +57,7 @@ pub use worker::FORGET_AFTER_TIMEOUTS;
 
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
+use figures::Figures;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
@@ -92,6 +100,14 @@ pub struct Config {
     pub worker_timeout: Millis,
     /// Ms after which the name of an empty queue is forgotten.
     pub queue_idle: Millis,
+    /// Queues whose figures are kept when nothing else is left of them, those that were forgotten last.
+    pub forgotten_max: usize,
+    /// Events counted in the journal of a queue.
+    pub journal_max: usize,
+    /// Minutes for which the jobs of a queue that ended are counted by the minute.
+    pub metric_minutes: u32,
+    /// Such counts above zero over all queues.
+    pub metric_points_max: usize,
 }
 
 impl Default for Config {
@@ -108,6 +124,10 @@ impl Default for Config {
             stall_check: 5_000,
             worker_timeout: 30_000,
             queue_idle: 10_000,
+            forgotten_max: 10_000,
+            journal_max: 10_000,
+            metric_minutes: 20_160,
+            metric_points_max: 1_000_000,
         }
     }
 }
@@ -117,10 +137,18 @@ impl Default for Config {
 pub struct Effects {
     /// Whether anybody wants events; while not, none are made.
     pub listening: bool,
+    /// Of which queues, when it is only some.
+    pub only: Option<Arc<HashSet<Arc<str>>>>,
     /// What happened.
     pub events: Vec<Event>,
     /// Waits that ended.
     pub served: Vec<(WaiterId, Served)>,
+}
+
+impl Effects {
+    fn wants(&self, queue: &Arc<str>) -> bool {
+        self.listening && self.only.as_ref().is_none_or(|only| only.contains(queue))
+    }
 }
 
 /// One call into the engine.
@@ -145,6 +173,7 @@ pub struct Engine {
     waits: Waits,
     retention: Retention,
     workers: Workers,
+    figures: Figures,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use, each stored once.
@@ -168,6 +197,7 @@ impl Engine {
         Self {
             retention: Retention::default(),
             workers: Workers::default(),
+            figures: Figures::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -195,6 +225,9 @@ impl Engine {
     /// Lets everything happen that is due, in order of its time. What is due in one millisecond happens together: jobs
     /// that become ready at once compete by the order of delivery, and a batch pull gets all it asked for.
     pub fn tick(&mut self, turn: &mut Turn<'_>) {
+        if self.now == Millis::MIN {
+            self.figures.start(turn.now);
+        }
         self.now = self.now.max(turn.now);
         turn.now = self.now;
         self.holding = true;
@@ -233,28 +266,29 @@ impl Engine {
 
     /// Says what happened to a job.
     fn emit(&mut self, turn: &mut Turn<'_>, key: JobKey, kind: EventKind) {
-        let job = self.store.job(key);
-        let (queue, id) = (job.queue, Some(&job.id));
-        if turn.effects.listening {
-            turn.effects.events.push(Event {
-                queue: Arc::clone(self.queues.name(queue)),
-                job: id.cloned(),
-                at: self.now,
-                kind,
-            });
+        let queue = self.store.job(key).queue;
+        self.count(queue, &kind);
+        if turn.effects.wants(self.queues.name(queue)) {
+            let id = self.store.job(key).id.clone();
+            self.tell(turn, queue, Some(id), kind);
         }
     }
 
     /// Says what happened to a queue as a whole.
     fn emit_of_queue(&mut self, turn: &mut Turn<'_>, queue: QueueKey, kind: EventKind) {
-        if turn.effects.listening {
-            turn.effects.events.push(Event {
-                queue: Arc::clone(self.queues.name(queue)),
-                job: None,
-                at: self.now,
-                kind,
-            });
+        self.count(queue, &kind);
+        if turn.effects.wants(self.queues.name(queue)) {
+            self.tell(turn, queue, None, kind);
         }
+    }
+
+    fn tell(&self, turn: &mut Turn<'_>, queue: QueueKey, job: Option<JobId>, kind: EventKind) {
+        turn.effects.events.push(Event {
+            queue: Arc::clone(self.queues.name(queue)),
+            job,
+            at: self.now,
+            kind,
+        });
     }
 
     fn name(&mut self, name: &Arc<str>) -> Arc<str> {

@@ -85,21 +85,7 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return Vec::new();
         };
-        let queue = self.queues.get(key);
-        // Adding zero turns −0 into +0.
-        let priority = |key| self.store.job(key).priority + 0.0;
-        let mut priorities: Vec<f64> = queue
-            .ready
-            .jobs()
-            .chain(queue.delayed.iter().copied())
-            .map(priority)
-            .collect();
-        priorities.sort_unstable_by(|one, two| two.total_cmp(one));
-        let same = |one: &f64, two: &f64| one.total_cmp(two).is_eq();
-        priorities
-            .chunk_by(same)
-            .filter_map(|run| Some((*run.first()?, run.len())))
-            .collect()
+        self.queues.get(key).priorities()
     }
 
     /// Whether a queue hands out nothing.
@@ -142,7 +128,7 @@ impl Engine {
         }
     }
 
-    fn detail(&self, key: JobKey) -> JobDetail {
+    pub(super) fn detail(&self, key: JobKey) -> JobDetail {
         let job = self.store.job(key);
         let result = job.life.as_ref().and_then(|life| life.result.clone());
         JobDetail {

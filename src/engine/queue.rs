@@ -9,6 +9,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use super::deadline::Timer;
+use super::figures::QueueFigures;
 use super::job::State;
 use super::outcome::{Counts, WaiterId};
 use super::ready::Ready;
@@ -43,11 +44,40 @@ pub(super) struct Queue {
     pub(super) keys: HashMap<Arc<str>, KeyOwner>,
     /// Waiting pulls; their numbers are their order of arrival.
     pub(super) waiters: BTreeSet<WaiterId>,
+    pub(super) figures: QueueFigures,
+    /// Queued jobs by priority, those of priority 0 left out: they are the rest.
+    by_priority: BTreeMap<Priority, usize>,
     idle_check_at: Option<Millis>,
+    /// Its place among the forgotten queues, when only its figures are kept.
+    forgotten: Option<u64>,
 }
 
+/// A priority with an order: lowest first. Never zero.
+#[derive(Clone, Copy, Debug)]
+struct Priority(f64);
+
+impl Ord for Priority {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Priority {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Priority {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Priority {}
+
 impl Queue {
-    fn new(name: Arc<str>) -> Self {
+    pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             name,
             listed: None,
@@ -60,7 +90,10 @@ impl Queue {
             failed: BTreeMap::new(),
             keys: HashMap::new(),
             waiters: BTreeSet::new(),
+            figures: QueueFigures::default(),
+            by_priority: BTreeMap::new(),
             idle_check_at: None,
+            forgotten: None,
         }
     }
 
@@ -71,6 +104,37 @@ impl Queue {
             && self.active.is_empty()
             && self.completed.is_empty()
             && self.failed.is_empty()
+    }
+
+    /// Queued jobs per priority, highest first.
+    pub(super) fn priorities(&self) -> Vec<(f64, usize)> {
+        let zero = self.counts().queued() - self.by_priority.values().sum::<usize>();
+        let others = || self.by_priority.iter().rev();
+        let mut priorities = Vec::with_capacity(self.by_priority.len() + 1);
+        let pairs = |(priority, count): (&Priority, &usize)| (priority.0, *count);
+        priorities.extend(others().take_while(|(p, _)| p.0 > 0.0).map(pairs));
+        if zero > 0 {
+            priorities.push((0.0, zero));
+        }
+        priorities.extend(others().skip_while(|(p, _)| p.0 > 0.0).map(pairs));
+        priorities
+    }
+
+    fn priority_joins(&mut self, priority: f64) {
+        if priority != 0.0 {
+            *self.by_priority.entry(Priority(priority)).or_default() += 1;
+        }
+    }
+
+    fn priority_leaves(&mut self, priority: f64) {
+        if priority != 0.0
+            && let Some(count) = self.by_priority.get_mut(&Priority(priority))
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.by_priority.remove(&Priority(priority));
+            }
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -99,6 +163,9 @@ pub(super) struct Queues {
     queues: Slab<Queue>,
     index: HashMap<Arc<str>, QueueKey>,
     next_listed: u64,
+    /// Queues of which only the figures are left, first forgotten first.
+    forgotten: BTreeMap<u64, QueueKey>,
+    next_forgotten: u64,
 }
 
 impl Queues {
@@ -124,6 +191,26 @@ impl Queues {
         &mut self.queues[key.0 as usize]
     }
 
+    /// As [`Queues::get_mut`], for a key whose queue may be gone.
+    pub(super) fn try_get_mut(&mut self, key: QueueKey) -> Option<&mut Queue> {
+        self.queues.get_mut(key.0 as usize)
+    }
+
+    /// Every queue, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Queue)> {
+        self.queues.iter()
+    }
+
+    /// As [`Queues::iter`], to change them.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Queue)> {
+        self.queues.iter_mut()
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.queues.shrink_to_fit();
+        self.index.shrink_to_fit();
+    }
+
     pub(super) fn name(&self, key: QueueKey) -> &Arc<str> {
         &self.get(key).name
     }
@@ -131,6 +218,9 @@ impl Queues {
     /// The queue of that name, made when there is none; unlisted until it is used.
     pub(super) fn open(&mut self, name: &Arc<str>) -> QueueKey {
         if let Some(key) = self.find(name) {
+            if let Some(place) = self.get_mut(key).forgotten.take() {
+                self.forgotten.remove(&place);
+            }
             return key;
         }
         let key = QueueKey(self.queues.insert(Queue::new(Arc::clone(name))) as u32);
@@ -166,6 +256,26 @@ impl Queues {
     fn remove(&mut self, key: QueueKey) {
         let queue = self.queues.remove(key.0 as usize);
         self.index.remove(&queue.name);
+        if let Some(place) = queue.forgotten {
+            self.forgotten.remove(&place);
+        }
+    }
+
+    /// Nothing needs a queue any more: it goes, or if it has figures, once `max` others were forgotten after it.
+    fn forget(&mut self, key: QueueKey, max: usize) {
+        if self.get(key).figures.is_empty() {
+            self.remove(key);
+            return;
+        }
+        let place = self.next_forgotten;
+        self.next_forgotten += 1;
+        self.get_mut(key).forgotten = Some(place);
+        self.forgotten.insert(place, key);
+        if self.forgotten.len() > max
+            && let Some((_, oldest)) = self.forgotten.pop_first()
+        {
+            self.remove(oldest);
+        }
     }
 }
 
@@ -178,6 +288,7 @@ impl Engine {
             self.deadlines.insert(at, Timer::Expire(key));
         }
         let queue = self.queues.get_mut(job.queue);
+        queue.priority_joins(job.priority);
         if job.run_at > self.now {
             job.state = State::Delayed;
             queue.delayed.insert(key);
@@ -205,6 +316,7 @@ impl Engine {
     fn leave_queue(&mut self, key: JobKey) {
         let job = self.store.job(key);
         let queue = self.queues.get_mut(job.queue);
+        queue.priority_leaves(job.priority);
         match job.state {
             State::Delayed => {
                 queue.delayed.remove(&key);
@@ -254,8 +366,8 @@ impl Engine {
         queue.idle_check_at = None;
         if queue.is_unused() {
             queue.listed = None;
-            if queue.waiters.is_empty() {
-                self.queues.remove(key);
+            if queue.waiters.is_empty() && queue.forgotten.is_none() {
+                self.queues.forget(key, self.config.forgotten_max);
             }
         }
     }
@@ -265,6 +377,7 @@ impl Engine {
         let queue = self.queues.get_mut(key);
         queue.listed = None;
         queue.paused = false;
+        queue.figures = QueueFigures::default();
         if let Some(at) = queue.idle_check_at.take() {
             self.deadlines.remove(at, Timer::Queue(key));
         }

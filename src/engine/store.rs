@@ -265,6 +265,8 @@ pub(super) struct Store {
     jobs: Slab<Job>,
     index: HashTable<JobKey>,
     hasher: DefaultHashBuilder,
+    /// Jobs whose id a client chose.
+    custom_ids: usize,
 }
 
 impl fmt::Debug for Store {
@@ -298,7 +300,28 @@ impl Store {
         &mut self.jobs[key.0 as usize]
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) const fn custom_ids(&self) -> usize {
+        self.custom_ids
+    }
+
+    /// Gives back room that no job needs.
+    pub(super) fn shrink(&mut self) {
+        let Self {
+            jobs,
+            index,
+            hasher,
+            ..
+        } = self;
+        jobs.shrink_to_fit();
+        index.shrink_to_fit(|key| hasher.hash_one(&jobs[key.0 as usize].id));
+    }
+
     pub(super) fn insert(&mut self, job: Job) -> JobKey {
+        self.custom_ids += usize::from(job.has_custom_id);
         let hash = self.hasher.hash_one(&job.id);
         let place = self.jobs.insert(job);
         assert!(u32::try_from(place).is_ok(), "more than 4,294,967,295 jobs");
@@ -307,6 +330,7 @@ impl Store {
             jobs,
             index,
             hasher,
+            ..
         } = self;
         index.insert_unique(hash, key, |other| {
             hasher.hash_one(&jobs[other.0 as usize].id)
@@ -316,6 +340,7 @@ impl Store {
 
     pub(super) fn remove(&mut self, key: JobKey) -> Job {
         let job = self.jobs.remove(key.0 as usize);
+        self.custom_ids -= usize::from(job.has_custom_id);
         if let Ok(entry) = self
             .index
             .find_entry(self.hasher.hash_one(&job.id), |other| *other == key)

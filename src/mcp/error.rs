@@ -227,7 +227,9 @@ const fn argument(error: &ArgumentError) -> &'static str {
     match error {
         ArgumentError::QueueRequired
         | ArgumentError::QueueTooLong
-        | ArgumentError::QueueInvalid => "queue",
+        | ArgumentError::QueueInvalid
+        | ArgumentError::MetricsQueue => "queue",
+        ArgumentError::MetricsType => "type",
         ArgumentError::JobName => "name",
         ArgumentError::DataTooLarge
         | ArgumentError::UpdateTooLarge
@@ -244,6 +246,7 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NulInText(field)
         | ArgumentError::NotObject(field)
         | ArgumentError::NotPositiveInteger(field)
+        | ArgumentError::NotSafeInteger(field)
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }

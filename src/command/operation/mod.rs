@@ -8,6 +8,7 @@ mod add;
 mod change;
 mod dedup;
 mod log;
+mod monitor;
 mod queue;
 mod read;
 mod work;
@@ -21,18 +22,23 @@ pub use change::{
 };
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
 pub use log::{AddLog, ClearLogs, GetLogs};
+pub use monitor::{
+    CompactMemory, GetLatency, GetMemoryStats, GetOverview, GetQueueDetail, GetQueueHealth,
+    GetQueueMetrics, GetStats, GetStorageStatus, ListQueueSummaries, MetricsDraft, TrimEvents,
+};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
-    GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult, GetState,
-    WaitJob,
+    GetCount, GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult,
+    GetState, WaitJob,
 };
 pub use work::{Ack, AckMany, ExtendLock, Fail, Heartbeat, Progress, Pull, Renew};
 pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers};
 
 use super::CommandError;
 use crate::engine::{
-    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
-    Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, Latency, LogLine, MemoryStats,
+    Overview, Payload, Progressing, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Renewal,
+    Report, State, Stats, StorageStatus, Turn, Waited, WaiterId, WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -131,6 +137,7 @@ operations! {
     GetState => State(Option<State>),
     GetResult => Result(Option<Payload>),
     GetJobs => Jobs(Vec<JobDetail>),
+    GetCount => Counted(usize),
     GetCounts => Counts(Counts),
     GetCountsPerPriority => PriorityCounts(Vec<(f64, usize)>),
     ListQueues => Names(Vec<Arc<str>>),
@@ -147,6 +154,17 @@ operations! {
     WorkerHeartbeat => Flag(bool),
     UnregisterWorker => Flag(bool),
     ListWorkers => Workers(Workers),
+    GetStats => Stats(Box<Stats>),
+    GetLatency => Latency(Box<Latency>),
+    GetQueueMetrics => Metrics(QueueMetrics),
+    TrimEvents => Counted(usize),
+    GetMemoryStats => Memory(Box<MemoryStats>),
+    GetStorageStatus => Storage(StorageStatus),
+    CompactMemory => Done(()),
+    GetOverview => Overview(Box<Overview>),
+    ListQueueSummaries => Summaries(Vec<QueueSummary>),
+    GetQueueDetail => Detail(Box<QueueDetail>),
+    GetQueueHealth => Health(QueueHealth),
 }
 
 /// What a broker answers.
@@ -198,4 +216,22 @@ pub enum Reply {
     Worker(Box<WorkerView>),
     /// All workers.
     Workers(Workers),
+    /// Figures over all queues.
+    Stats(Box<Stats>),
+    /// How long operations take.
+    Latency(Box<Latency>),
+    /// Jobs per minute.
+    Metrics(QueueMetrics),
+    /// Sizes.
+    Memory(Box<MemoryStats>),
+    /// The store.
+    Storage(StorageStatus),
+    /// Everything over all queues.
+    Overview(Box<Overview>),
+    /// All queues at a glance.
+    Summaries(Vec<QueueSummary>),
+    /// A queue for its page.
+    Detail(Box<QueueDetail>),
+    /// Whether a queue moves.
+    Health(QueueHealth),
 }

@@ -1,7 +1,9 @@
 //! The labelled checks of the engine contract, one file per section, each test named by its label. Simulated time.
 
 mod ack;
+mod event;
 mod fail;
+mod figures;
 mod id;
 mod job;
 mod kept;

@@ -13,6 +13,7 @@ use bunqueue_mcp::engine::{
     Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, State, WaitFor,
 };
 
+use super::figures::on_figures;
 use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
@@ -41,6 +42,8 @@ pub enum What {
     One(u8, Target, u64),
     /// A command on one queue.
     Queue(u8, u64, u64),
+    /// A command about figures.
+    Figures(u8, u64, u64),
     List {
         queue: u64,
         buckets: Vec<Bucket>,
@@ -148,7 +151,8 @@ impl What {
                     dice.next(),
                 )
             }
-            86..93 => Self::Queue(dice.below(20) as u8, on, dice.next()),
+            86..91 => Self::Queue(dice.below(20) as u8, on, dice.next()),
+            91 | 92 => Self::Figures(dice.below(10) as u8, on, dice.next()),
             93 | 94 => Self::List {
                 queue: on,
                 buckets: (0..dice.below(4)).map(|_| dice.pick(&BUCKETS)).collect(),
@@ -301,6 +305,7 @@ impl What {
                 on_one(*which, target.resolve(scene.model), *number)
             }
             Self::Queue(which, on, number) => on_queue(*which, queue(*on), *number),
+            Self::Figures(which, on, number) => on_figures(*which, queue(*on), *number),
             Self::List {
                 queue: on,
                 buckets,
