@@ -12,5 +12,6 @@ pub mod docgen;
 pub mod engine;
 pub mod http;
 pub mod mcp;
+pub mod metrics;
 pub mod server;
 pub mod wire;

@@ -12,6 +12,11 @@ pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Millis;
 
+    /// Time since a fixed moment, as fine as the clock can tell; for measuring, not for deciding.
+    fn fine(&self) -> Duration {
+        Duration::from_millis(self.now().max(0).unsigned_abs())
+    }
+
     /// How long it is until `deadline`; zero once it has come.
     fn until(&self, deadline: Millis) -> Duration {
         let ms = deadline.saturating_sub(self.now());
@@ -26,6 +31,7 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock {
     /// Wall clock and monotonic clock at the same moment; in full precision, or each reading would lose up to 2 ms.
     anchor: Mutex<(Duration, Instant)>,
+    started: Instant,
 }
 
 impl SystemClock {
@@ -36,6 +42,7 @@ impl SystemClock {
     pub fn new() -> Self {
         Self {
             anchor: Mutex::new((wall_clock(), Instant::now())),
+            started: Instant::now(),
         }
     }
 }
@@ -62,6 +69,10 @@ impl SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Millis {
         i64::try_from(self.since_epoch().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn fine(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// In full precision: whole milliseconds would make everything that is due up to one of them late.
@@ -102,6 +113,10 @@ impl Clock for ManualClock {
 impl<C: Clock> Clock for std::sync::Arc<C> {
     fn now(&self) -> Millis {
         (**self).now()
+    }
+
+    fn fine(&self) -> Duration {
+        (**self).fine()
     }
 
     fn until(&self, deadline: Millis) -> Duration {

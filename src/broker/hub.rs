@@ -1,7 +1,7 @@
 //! Who listens to which events. Publishing happens under the engine's lock, so that events of a queue arrive in
 //! the order in which they happened; it only clones pointers. Encoding happens in the subscribers, once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -86,14 +86,20 @@ impl Subscriber {
 #[derive(Default)]
 pub(super) struct Hub {
     subscribers: Mutex<HashMap<Arc<str>, Vec<Subscriber>>>,
-    count: AtomicUsize,
+    /// Rises whenever a queue gets its first subscriber or loses its last one.
+    changes: AtomicUsize,
     next_id: AtomicUsize,
 }
 
 impl Hub {
-    /// Whether anybody listens; while nobody does, the engine makes no events.
-    pub(super) fn is_listening(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+    /// How often [`Hub::queues`] has changed.
+    pub(super) fn changes(&self) -> usize {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The queues that somebody listens to; the engine makes no events of others.
+    pub(super) fn queues(&self) -> HashSet<Arc<str>> {
+        self.subscribers.lock().keys().cloned().collect()
     }
 
     pub(super) fn subscribe(self: &Arc<Self>, filter: EventFilter) -> Subscription {
@@ -104,12 +110,13 @@ impl Hub {
             types: filter.types,
             sender,
         };
-        self.subscribers
-            .lock()
-            .entry(Arc::clone(&filter.queue))
-            .or_default()
-            .push(subscriber);
-        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut subscribers = self.subscribers.lock();
+        let list = subscribers.entry(Arc::clone(&filter.queue)).or_default();
+        list.push(subscriber);
+        if list.len() == 1 {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+        drop(subscribers);
         Subscription {
             receiver,
             hub: Arc::downgrade(self),
@@ -131,13 +138,15 @@ impl Hub {
                 event,
                 encoded: OnceLock::new(),
             });
-            let before = list.len();
             // A full channel drops the sender: the subscriber sees its end and closes.
             list.retain(|subscriber| {
                 !subscriber.accepts(&published.event)
                     || subscriber.sender.try_send(Arc::clone(&published)).is_ok()
             });
-            self.count.fetch_sub(before - list.len(), Ordering::Relaxed);
+            if list.is_empty() {
+                subscribers.remove(&published.event.queue);
+                self.changes.fetch_add(1, Ordering::Release);
+            }
         }
     }
 
@@ -146,11 +155,10 @@ impl Hub {
         let Some(list) = subscribers.get_mut(queue) else {
             return;
         };
-        let before = list.len();
         list.retain(|subscriber| subscriber.id != id);
-        self.count.fetch_sub(before - list.len(), Ordering::Relaxed);
         if list.is_empty() {
             subscribers.remove(queue);
+            self.changes.fetch_add(1, Ordering::Release);
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::thread::Thread;
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::hub::{EventFilter, Hub, Subscription};
+use super::meter::Meter;
 use super::{Broker, Clock, Submitted, SystemClock, timer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{Config, ConnectionId, Effects, Engine, Millis, Served, Turn, WaiterId};
@@ -30,6 +31,7 @@ pub(super) struct Shared {
     clock: Box<dyn Clock>,
     hub: Arc<Hub>,
     next_connection: AtomicU64,
+    open_connections: AtomicUsize,
     /// The thread that acts when something is due; woken early when that changes.
     timer: OnceLock<Thread>,
 }
@@ -40,6 +42,9 @@ struct Core {
     waits: HashMap<WaiterId, oneshot::Sender<Served>>,
     /// When the timer will wake by itself; `i64::MAX` when it has nothing to wait for.
     armed_for: Millis,
+    meter: Meter,
+    /// The state of the hub that the effects go by.
+    hub_changes: usize,
 }
 
 impl LocalBroker {
@@ -68,6 +73,8 @@ impl LocalBroker {
             effects: Effects::default(),
             waits: HashMap::new(),
             armed_for: Millis::MAX,
+            meter: Meter::default(),
+            hub_changes: 0,
         };
         Self {
             shared: Arc::new(Shared {
@@ -75,6 +82,7 @@ impl LocalBroker {
                 clock,
                 hub: Arc::default(),
                 next_connection: AtomicU64::new(1),
+                open_connections: AtomicUsize::new(0),
                 timer: OnceLock::new(),
             }),
         }
@@ -97,7 +105,9 @@ impl Shared {
     /// Runs `act` on the engine at the time now, then lets its effects out.
     fn with_engine<R>(&self, act: impl FnOnce(&mut Core, Millis) -> R) -> R {
         let mut core = self.core.lock();
-        core.effects.listening = self.hub.is_listening();
+        if core.hub_changes != self.hub.changes() {
+            self.look_at_hub(&mut core);
+        }
         let now = self.clock.now();
         let result = act(&mut core, now);
         self.let_out(&mut core, now);
@@ -106,6 +116,15 @@ impl Shared {
             self.wake_timer();
         }
         result
+    }
+
+    /// Tells the engine of which queues somebody wants events. Read before the set, so that a change in between is seen
+    /// again.
+    fn look_at_hub(&self, core: &mut Core) {
+        core.hub_changes = self.hub.changes();
+        let queues = self.hub.queues();
+        core.effects.listening = !queues.is_empty();
+        core.effects.only = Some(Arc::new(queues));
     }
 
     fn let_out(&self, core: &mut Core, now: Millis) {
@@ -189,22 +208,42 @@ impl Broker for LocalBroker {
     ) {
         let shared = &self.shared;
         shared.with_engine(|core, now| {
+            let measured = core.meter.begin(commands, &*shared.clock);
             for command in commands.drain(..) {
                 answers.push(run(shared, core, now, caller, command));
+            }
+            if let Some(measured) = measured {
+                measured.end(&mut core.engine, &*shared.clock);
             }
         });
     }
 
     fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted {
         let shared = &self.shared;
-        shared.with_engine(|core, now| run(shared, core, now, caller, command))
+        shared.with_engine(|core, now| {
+            let measured = core
+                .meter
+                .begin(std::slice::from_ref(&command), &*shared.clock);
+            let answer = run(shared, core, now, caller, command);
+            if let Some(measured) = measured {
+                measured.end(&mut core.engine, &*shared.clock);
+            }
+            answer
+        })
     }
 
     fn connect(&self) -> ConnectionId {
-        ConnectionId(self.shared.next_connection.fetch_add(1, Ordering::Relaxed))
+        let shared = &self.shared;
+        shared.open_connections.fetch_add(1, Ordering::Relaxed);
+        ConnectionId(shared.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn connections(&self) -> usize {
+        self.shared.open_connections.load(Ordering::Relaxed)
     }
 
     fn disconnect(&self, connection: ConnectionId) {
+        self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.with_engine(|core, now| {
             core.engine.disconnect(
                 &mut Turn {

@@ -7,6 +7,7 @@
 mod clock;
 mod hub;
 mod local;
+mod meter;
 mod timer;
 
 use std::future::Future;
@@ -60,6 +61,9 @@ pub trait Broker: Send + Sync + 'static {
 
     /// A new connection.
     fn connect(&self) -> ConnectionId;
+
+    /// Connections that are open.
+    fn connections(&self) -> usize;
 
     /// The connection is gone: its waits end, its deliveries go back, its workers are forgotten.
     fn disconnect(&self, connection: ConnectionId);

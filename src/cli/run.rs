@@ -22,9 +22,10 @@ use super::announce::{self, Listening};
 use crate::broker::{Broker, LocalBroker};
 use crate::config::{Config, Http, Log, Program, Tcp};
 use crate::docgen;
-use crate::http::Pages;
+use crate::http::{Guard, Pages};
 use crate::mcp::http::HttpConfig;
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
+use crate::metrics::Exporter;
 use crate::server::{self, FrameLimit, ServerOptions};
 
 /// From the first signal or the end of input to the end of the process, open waits and slow clients included.
@@ -148,13 +149,17 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         listening.url = Some(url(settings, address));
         listening.http_tokens = !settings.tokens.is_empty();
         listening.mcp = settings.mcp;
+        let endpoint = endpoint_config(settings, address.port());
         let pages = (program == Program::Serve).then(|| {
+            let ask = config.metrics.with_token;
             Pages::new(
                 Arc::clone(&broker),
                 docgen::site_at(&base_url(settings, address)),
+                Exporter::new(Arc::clone(&broker), config.metrics.labelled_queues),
+                ask.then(|| Arc::new(http::token_check(&endpoint)) as Guard),
             )
         });
-        let app = routes(settings, address.port(), handler.clone(), pages, &shutdown);
+        let app = routes(settings, &endpoint, handler.clone(), pages, &shutdown);
         let serving = http::serve(listener, app, shutdown.clone());
         doors.spawn(async move {
             if let Err(error) = serving.await {
@@ -225,14 +230,8 @@ fn base_url(http: &Http, address: SocketAddr) -> String {
     format!("http://{host}:{}", address.port())
 }
 
-fn routes(
-    settings: &Http,
-    port: u16,
-    handler: AgentHandler,
-    pages: Option<Pages>,
-    shutdown: &CancellationToken,
-) -> Router {
-    let config = HttpConfig {
+fn endpoint_config(settings: &Http, port: u16) -> HttpConfig {
+    HttpConfig {
         path: settings.path.clone(),
         allowed_hosts: settings.allowed_hosts.clone(),
         allowed_origins: settings.allowed_origins.clone(),
@@ -240,11 +239,20 @@ fn routes(
         max_sessions: settings.max_sessions,
         session_ttl: settings.session_ttl,
         ..HttpConfig::new(settings.host.clone(), port)
-    };
+    }
+}
+
+fn routes(
+    settings: &Http,
+    config: &HttpConfig,
+    handler: AgentHandler,
+    pages: Option<Pages>,
+    shutdown: &CancellationToken,
+) -> Router {
     let endpoint = if settings.mcp {
-        http::router(move || handler.clone(), &config, shutdown.clone())
+        http::router(move || handler.clone(), config, shutdown.clone())
     } else {
-        http::unknown_paths(&config)
+        http::unknown_paths(config)
     };
     match pages {
         Some(pages) => pages.router().merge(endpoint),

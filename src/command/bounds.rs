@@ -47,6 +47,12 @@ pub const STACK_LINES_MAX: usize = 100;
 pub const LISTING_DEFAULT: usize = 100;
 /// Jobs removed by one clean when the client gives no limit.
 pub const CLEAN_DEFAULT: usize = 1_000;
+/// Jobs of each state that the page of a queue shows when the client gives no limit.
+pub const PREVIEWS_DEFAULT: usize = 10;
+/// Jobs of each state that the page of a queue shows at most.
+pub const PREVIEWS_MAX: usize = 50;
+/// Greatest whole number that every client can hold exactly.
+pub const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 /// Bytes of one frame, without its length.
 pub const FRAME_MAX: usize = 67_108_864;
 /// Levels of nesting of one frame, its own map included.

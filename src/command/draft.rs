@@ -53,14 +53,31 @@ impl Number {
         }
     }
 
-    /// The number, whole and from 1 to 2^53 - 1; one that was not sent is none.
+    /// A whole number from 0 to [`bounds::SAFE_INTEGER_MAX`], or `None` when it was not sent.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn safe_integer(self, field: &'static str) -> Result<Option<usize>, ArgumentError> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Value(value)
+                if value.fract() == 0.0 && (0.0..=bounds::SAFE_INTEGER_MAX).contains(&value) =>
+            {
+                Ok(Some(value as usize))
+            }
+            Self::Value(_) | Self::NotNumber => Err(ArgumentError::NotSafeInteger(field)),
+        }
+    }
+
+    /// The number, whole and from 1 to [`bounds::SAFE_INTEGER_MAX`]; one that was not sent is none.
     ///
     /// # Errors
     /// [`ArgumentError::NotPositiveInteger`].
     pub fn positive_integer(self, field: &'static str) -> Result<u64, ArgumentError> {
-        const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
         match self {
-            Self::Value(value) if value.fract() == 0.0 && (1.0..=SAFE_MAX).contains(&value) => {
+            Self::Value(value)
+                if value.fract() == 0.0 && (1.0..=bounds::SAFE_INTEGER_MAX).contains(&value) =>
+            {
                 Ok(value as u64)
             }
             _ => Err(ArgumentError::NotPositiveInteger(field)),

@@ -250,6 +250,15 @@ pub enum ArgumentError {
         /// Its greatest value.
         max: i64,
     },
+    /// Not a whole number from 0 to 2^53 - 1.
+    #[error("{0} must be a non-negative safe integer")]
+    NotSafeInteger(&'static str),
+    /// A type of metrics without a queue.
+    #[error("Metrics queue is required")]
+    MetricsQueue,
+    /// No such type of metrics.
+    #[error("Metrics type must be 'completed' or 'failed'")]
+    MetricsType,
     /// Not a list.
     #[error("{0} must be an array")]
     NotList(&'static str),
@@ -414,6 +423,11 @@ impl ArgumentError {
             Self::CustomIdUnicode => "Pass an id that is valid UTF-8.",
             Self::NotObject(_) => "Pass an object.",
             Self::NotPositiveInteger(_) => "Pass a whole number of at least 1.",
+            Self::NotSafeInteger(_) => "Pass a whole number of at least 0.",
+            Self::MetricsQueue => {
+                "Name the queue, or leave the type out for totals over all queues."
+            }
+            Self::MetricsType => "Pass completed or failed.",
             Self::NotList(_) => "Pass a list.",
             Self::TooMany { .. } => "Split the list over several calls.",
             Self::EventTypes => "Name 1 to 32 types of event, or leave the argument out for all.",
@@ -491,6 +505,9 @@ mod tests {
                 max: 1,
             }
             .into(),
+            ArgumentError::NotSafeInteger("x").into(),
+            ArgumentError::MetricsQueue.into(),
+            ArgumentError::MetricsType.into(),
             ArgumentError::NotList("x").into(),
             ArgumentError::TooMany { field: "x", max: 1 }.into(),
             ArgumentError::EventTypes.into(),

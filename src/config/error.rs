@@ -104,6 +104,11 @@ pub enum ConfigError {
         /// Where tokens go.
         variable: &'static str,
     },
+    /// A page that asks for a token nobody can have.
+    #[error(
+        "METRICS_AUTH is true, but there is no token to ask for: set BUNQUEUE_MCP_HTTP_TOKEN or AUTH_TOKENS"
+    )]
+    MetricsAuth,
     /// A setting of the product that this version does not have.
     #[error("{setting} is set, but this version {instead}: unset it to start")]
     NotYet {

@@ -63,6 +63,8 @@ pub enum Key {
     AllowedHosts,
     AllowedOrigins,
     ServeMcp,
+    MetricsQueues,
+    MetricsAuth,
     TcpListen,
     TcpTokens,
     ServeTcpTokens,
@@ -120,6 +122,10 @@ pub const SETTINGS: &[Setting] = &[
         "Further Origin headers to accept, separated by commas"),
     setting!(ServeMcp, Some("mcp"), ["BUNQUEUE_SERVE_MCP"], "true|false", "true", Serve,
         "Whether the HTTP listener carries the MCP endpoint"),
+    setting!(MetricsQueues, Some("metrics-max-queues"), ["METRICS_MAX_QUEUES"], "N", "100", Serve,
+        "Queues with figures of their own in /prometheus; the rest is only counted"),
+    setting!(MetricsAuth, Some("metrics-auth"), ["METRICS_AUTH"], "true|false", "false", Serve,
+        "Whether /prometheus asks for the tokens of the MCP endpoint"),
     setting!(TcpListen, Some("tcp-listen"), ["BUNQUEUE_MCP_TCP_LISTEN"], "[HOST:]PORT", "", Mcp,
         "Serve workers over TCP from this process too; port 0 takes any free one"),
     setting!(TcpTokens, None, ["BUNQUEUE_MCP_TCP_TOKEN", "AUTH_TOKENS"], "TOKENS", "", Mcp,
@@ -206,6 +212,8 @@ pub struct Config {
     pub http: Option<Http>,
     /// The TCP listener, if there is one.
     pub tcp: Option<Tcp>,
+    /// The metrics page.
+    pub metrics: Metrics,
     /// Toolsets that agents get, as given; `None`: all.
     pub toolsets: Option<String>,
     /// Logging.
@@ -233,6 +241,15 @@ pub struct Http {
     pub allowed_hosts: Vec<AllowedHost>,
     /// Further accepted origins.
     pub allowed_origins: Vec<AllowedOrigin>,
+}
+
+/// The metrics page; only `serve` has one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    /// Queues with figures of their own.
+    pub labelled_queues: usize,
+    /// It asks for the tokens of the MCP endpoint.
+    pub with_token: bool,
 }
 
 /// The TCP listener.

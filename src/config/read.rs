@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Config, ConfigError, Http, Key, Log, NOT_YET, Program, SETTINGS, Source, Tcp};
+use super::{
+    Config, ConfigError, Http, Key, Log, Metrics, NOT_YET, Program, SETTINGS, Source, Tcp,
+};
 use crate::http::is_page;
 use crate::mcp::http::is_loopback;
 
@@ -18,10 +20,15 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
     Ok(match program {
         Program::Serve => {
             let (http, tcp) = reader.serve()?;
+            let metrics = reader.metrics()?;
+            if metrics.with_token && http.tokens.is_empty() {
+                return Err(ConfigError::MetricsAuth);
+            }
             Config {
                 stdio: false,
                 http: Some(http),
                 tcp: Some(tcp),
+                metrics,
                 toolsets,
                 log,
             }
@@ -37,6 +44,10 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 stdio: http.is_none(),
                 http,
                 tcp: reader.tcp_listen()?,
+                metrics: Metrics {
+                    labelled_queues: 0,
+                    with_token: false,
+                },
                 toolsets,
                 log,
             }
@@ -273,6 +284,16 @@ impl Reader<'_> {
             }
         }
         Ok((http, tcp))
+    }
+
+    fn metrics(&self) -> Result<Metrics, ConfigError> {
+        let queues = self.integer(Key::MetricsQueues, "non-negative", 0)?;
+        let words = ["true", "1", "yes", "on", "false", "0", "no", "off"];
+        let auth = self.choice(Key::MetricsAuth, "true or false", &words)?;
+        Ok(Metrics {
+            labelled_queues: queues.try_into().unwrap_or(usize::MAX),
+            with_token: words.iter().take(4).any(|word| *word == auth),
+        })
     }
 
     fn tcp_listen(&self) -> Result<Option<Tcp>, ConfigError> {
@@ -520,6 +541,45 @@ mod tests {
             )
             .is_ok()
         );
+    }
+
+    #[test]
+    fn metrics_are_open_unless_a_token_is_asked_for() {
+        let metrics = |given: &[(&str, &str)]| {
+            load(Program::Serve, &Fixed(given)).map(|config| config.metrics)
+        };
+        let default = Metrics {
+            labelled_queues: 100,
+            with_token: false,
+        };
+        assert_eq!(metrics(&[]), Ok(default));
+        let given = [
+            ("METRICS_MAX_QUEUES", "0"),
+            ("METRICS_AUTH", "Yes"),
+            ("AUTH_TOKENS", "s"),
+        ];
+        let closed = Metrics {
+            labelled_queues: 0,
+            with_token: true,
+        };
+        assert_eq!(metrics(&given), Ok(closed));
+        for (given, text) in [
+            (
+                ("METRICS_AUTH", "true"),
+                "METRICS_AUTH is true, but there is no token to ask for",
+            ),
+            (
+                ("METRICS_AUTH", "maybe"),
+                "METRICS_AUTH must be true or false (got \"maybe\")",
+            ),
+            (
+                ("METRICS_MAX_QUEUES", "-1"),
+                "METRICS_MAX_QUEUES must be a non-negative integer (got \"-1\")",
+            ),
+        ] {
+            let message = fault(Program::Serve, &[given]);
+            assert!(message.contains(text), "{message}");
+        }
     }
 
     #[test]

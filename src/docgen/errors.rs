@@ -275,6 +275,9 @@ fn argument_causes() -> Vec<ArgumentError> {
             min: 0,
             max: BOUND,
         },
+        ArgumentError::NotSafeInteger(field),
+        ArgumentError::MetricsQueue,
+        ArgumentError::MetricsType,
     ]
 }
 
@@ -335,13 +338,16 @@ mod tests {
             ArgumentError::Unsupported(_) => 24,
             ArgumentError::NotInteger(_) => 25,
             ArgumentError::NotBetween { .. } => 26,
+            ArgumentError::NotSafeInteger(_) => 27,
+            ArgumentError::MetricsQueue => 28,
+            ArgumentError::MetricsType => 29,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..27).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..30).collect::<Vec<_>>());
     }
 
     #[test]

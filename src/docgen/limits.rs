@@ -115,6 +115,21 @@ fn calls_and_waits() -> Vec<Row> {
             "jobs",
         ),
         (
+            "jobs of each state on the page of a queue without a value",
+            count(bounds::PREVIEWS_DEFAULT),
+            "jobs",
+        ),
+        (
+            "jobs of each state on the page of a queue, up to",
+            count(bounds::PREVIEWS_MAX),
+            "jobs",
+        ),
+        (
+            "minute of metrics, events kept by a trim, up to",
+            whole(bounds::SAFE_INTEGER_MAX),
+            "minutes, events",
+        ),
+        (
             "jobs removed by one clean without a value, of each state",
             count(bounds::CLEAN_DEFAULT),
             "jobs",
@@ -299,6 +314,26 @@ fn retention() -> Vec<Row> {
             "ms",
         ),
         ("name of an empty queue", config.queue_idle.into(), "ms"),
+        (
+            "queues whose totals are kept when nothing else is left of them",
+            count(config.forgotten_max),
+            "queues, the last forgotten",
+        ),
+        (
+            "events in the journal of a queue",
+            count(config.journal_max),
+            "events, the newest",
+        ),
+        (
+            "jobs that ended, counted by the minute",
+            config.metric_minutes.into(),
+            "minutes",
+        ),
+        (
+            "such counts above zero, all queues together",
+            count(config.metric_points_max),
+            "counts, the newest",
+        ),
     ]
 }
 

@@ -133,6 +133,21 @@ impl Backlog {
             .chain(grouped.flat_map(|(_, group)| group.ready.jobs()))
     }
 
+    /// Jobs of which one has the earliest run time; all of those in groups, where it does not decide the order.
+    pub(super) fn earliest(&self) -> impl Iterator<Item = JobKey> {
+        let grouped = self.groups.groups.iter();
+        self.free
+            .earliest()
+            .chain(grouped.flat_map(|(_, group)| group.ready.jobs()))
+    }
+
+    /// Gives back room that no job needs.
+    pub(super) fn shrink(&mut self) {
+        self.free.shrink();
+        self.groups.index.shrink_to_fit();
+        self.groups.groups.shrink_to_fit();
+    }
+
     /// The job that such a pull gets next.
     pub(super) fn next(&self, wish: Option<&PullGroup>) -> Option<JobKey> {
         match wish.map(|wish| &wish.affinity) {

@@ -73,7 +73,7 @@ impl Engine {
             return 0;
         };
         // Jobs that wait for each other in this queue go together; only others are told.
-        for blocked in self.queues.get(key).blocked.clone() {
+        for (_, blocked) in self.queues.get(key).blocked.clone() {
             self.untie_all(blocked);
         }
         let jobs = self.all_jobs(key);
@@ -141,6 +141,7 @@ impl Engine {
             queue
                 .blocked
                 .iter()
+                .map(|(_, key)| key)
                 .chain(&queue.active)
                 .chain(queue.completed.values())
                 .chain(queue.failed.values()),

@@ -68,6 +68,10 @@ impl Deadlines {
         self.0.first().map(|(at, _)| *at)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The first entry, if its time has come.
     pub(super) fn due(&self, now: Millis) -> Option<(Millis, Timer)> {
         self.0.first().copied().filter(|(at, _)| *at <= now)

@@ -376,6 +376,9 @@ impl Engine {
             ttl: request.lock_ttl,
             renewals: 0,
         });
+        if lock.is_some() {
+            self.figures.lock_given();
+        }
         let connection = caller.filter(|_| request.locked || !request.detach);
         let job = self.store.job_mut(key);
         job.state = State::Active;
@@ -421,6 +424,9 @@ impl Engine {
         let life = job.life.as_mut()?;
         let run = life.run.take()?;
         let token = run.lock.as_ref().map(|lock| lock.token);
+        if token.is_some() {
+            self.figures.lock_returned();
+        }
         life.ended = cause.map(|cause| Ended { cause, token });
         if let (Some(token), Some(cause)) = (token, cause) {
             job.remember_spent(token, cause);

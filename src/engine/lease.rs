@@ -10,6 +10,7 @@ use super::event::{EventKind, StallDetail};
 use super::id::JobId;
 use super::job::{FailureReason, State};
 use super::outcome::{ConnectionId, Renewal, TokenGiven};
+use super::policy::StallConfig;
 use super::report::Fatal;
 use super::store::{EndCause, Job, JobKey};
 use super::{Engine, Millis, Turn, later};
@@ -177,11 +178,7 @@ impl Engine {
             return None;
         }
         let life = job.life.as_deref()?;
-        let own = job
-            .options
-            .as_ref()
-            .and_then(|options| options.stall_timeout);
-        let silence = own.unwrap_or(config.stall_interval).floor();
+        let silence = silence_allowed(job, &config);
         let last_sign = life.last_heartbeat.unwrap_or(job.created_at);
         let started_at = life.started_at.unwrap_or(last_sign);
         let silent_at = later(last_sign, silence).saturating_add(1);
@@ -375,4 +372,11 @@ impl Engine {
             Fatal::new(FailureReason::WorkerLost, Some(error)),
         );
     }
+}
+
+/// Ms without a sign of life after which a delivery of this job counts as stalled.
+pub(super) fn silence_allowed(job: &Job, config: &StallConfig) -> f64 {
+    let options = job.options.as_ref();
+    let own = options.and_then(|options| options.stall_timeout);
+    own.unwrap_or(config.stall_interval).floor()
 }

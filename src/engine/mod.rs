@@ -8,7 +8,7 @@
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun` (retries of
 //! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
-//! `worker`. Behaviour: the engine contract.
+//! `worker`, `figures` (what is counted and measured). Behaviour: the engine contract.
 
 mod admission;
 mod backlog;
@@ -19,6 +19,7 @@ mod deadline;
 mod delivery;
 mod dependency;
 mod event;
+mod figures;
 mod flow;
 mod group;
 mod id;
@@ -39,7 +40,7 @@ mod store;
 mod table;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use backlog::{Affinity, PullGroup};
@@ -47,6 +48,11 @@ pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
 pub use dependency::{ChildFailure, find_cycle};
 pub use event::{Event, EventKind, StallDetail};
+pub use figures::{
+    Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
+    QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Throughput, Timed,
+    Totalled, Totals,
+};
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken};
 pub use job::{
@@ -71,6 +77,7 @@ pub use worker::FORGET_AFTER_TIMEOUTS;
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
 use dependency::Dependencies;
+use figures::Figures;
 use name::Names;
 use queue::{QueueKey, Queues};
 use retention::Retention;
@@ -119,6 +126,14 @@ pub struct Config {
     pub worker_timeout: Millis,
     /// Ms after which the name of an empty queue is forgotten.
     pub queue_idle: Millis,
+    /// Queues whose figures are kept when nothing else is left of them, those that were forgotten last.
+    pub forgotten_max: usize,
+    /// Events counted in the journal of a queue.
+    pub journal_max: usize,
+    /// Minutes for which the jobs of a queue that ended are counted by the minute.
+    pub metric_minutes: u32,
+    /// Such counts above zero over all queues.
+    pub metric_points_max: usize,
 }
 
 impl Default for Config {
@@ -137,6 +152,10 @@ impl Default for Config {
             stall_check: 5_000,
             worker_timeout: 30_000,
             queue_idle: 10_000,
+            forgotten_max: 10_000,
+            journal_max: 10_000,
+            metric_minutes: 20_160,
+            metric_points_max: 1_000_000,
         }
     }
 }
@@ -146,10 +165,18 @@ impl Default for Config {
 pub struct Effects {
     /// Whether anybody wants events; while not, none are made.
     pub listening: bool,
+    /// Of which queues, when it is only some.
+    pub only: Option<Arc<HashSet<Arc<str>>>>,
     /// What happened.
     pub events: Vec<Event>,
     /// Waits that ended.
     pub served: Vec<(WaiterId, Served)>,
+}
+
+impl Effects {
+    fn wants(&self, queue: &Arc<str>) -> bool {
+        self.listening && self.only.as_ref().is_none_or(|only| only.contains(queue))
+    }
 }
 
 /// One call into the engine.
@@ -175,6 +202,7 @@ pub struct Engine {
     dependencies: Dependencies,
     retention: Retention,
     workers: Workers,
+    figures: Figures,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use.
@@ -197,6 +225,7 @@ impl Engine {
             dependencies: Dependencies::default(),
             retention: Retention::default(),
             workers: Workers::default(),
+            figures: Figures::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -223,6 +252,9 @@ impl Engine {
     /// Lets everything happen that is due, in order of its time. What is due in one millisecond happens together: jobs
     /// that become ready at once compete by the order of delivery, and a batch pull gets all it asked for.
     pub fn tick(&mut self, turn: &mut Turn<'_>) {
+        if self.now == Millis::MIN {
+            self.figures.start(turn.now);
+        }
         self.now = self.now.max(turn.now);
         turn.now = self.now;
         // Within a step everything that was due has happened.
@@ -270,27 +302,28 @@ impl Engine {
 
     /// Says what happened to a job.
     fn emit(&mut self, turn: &mut Turn<'_>, key: JobKey, kind: EventKind) {
-        let job = self.store.job(key);
-        let (queue, id) = (job.queue, Some(&job.id));
-        if turn.effects.listening {
-            turn.effects.events.push(Event {
-                queue: Arc::clone(self.queues.name(queue)),
-                job: id.cloned(),
-                at: self.now,
-                kind,
-            });
+        let queue = self.store.job(key).queue;
+        self.count(queue, &kind);
+        if turn.effects.wants(self.queues.name(queue)) {
+            let id = self.store.job(key).id.clone();
+            self.tell(turn, queue, Some(id), kind);
         }
     }
 
     /// Says what happened to a queue as a whole.
     fn emit_of_queue(&mut self, turn: &mut Turn<'_>, queue: QueueKey, kind: EventKind) {
-        if turn.effects.listening {
-            turn.effects.events.push(Event {
-                queue: Arc::clone(self.queues.name(queue)),
-                job: None,
-                at: self.now,
-                kind,
-            });
+        self.count(queue, &kind);
+        if turn.effects.wants(self.queues.name(queue)) {
+            self.tell(turn, queue, None, kind);
         }
+    }
+
+    fn tell(&self, turn: &mut Turn<'_>, queue: QueueKey, job: Option<JobId>, kind: EventKind) {
+        turn.effects.events.push(Event {
+            queue: Arc::clone(self.queues.name(queue)),
+            job,
+            at: self.now,
+            kind,
+        });
     }
 }

@@ -319,6 +319,11 @@ impl Counts {
         }
     }
 
+    /// Jobs that have not started and need nothing but their time.
+    pub const fn queued(&self) -> usize {
+        self.waiting + self.prioritized + self.paused + self.delayed
+    }
+
     /// All jobs.
     pub const fn total(&self) -> usize {
         self.waiting

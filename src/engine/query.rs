@@ -92,21 +92,7 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return Vec::new();
         };
-        let queue = self.queues.get(key);
-        // Adding zero turns −0 into +0.
-        let priority = |key| self.store.job(key).priority + 0.0;
-        let mut priorities: Vec<f64> = queue
-            .ready
-            .jobs()
-            .chain(queue.delayed.iter().copied())
-            .map(priority)
-            .collect();
-        priorities.sort_unstable_by(|one, two| two.total_cmp(one));
-        let same = |one: &f64, two: &f64| one.total_cmp(two).is_eq();
-        priorities
-            .chunk_by(same)
-            .filter_map(|run| Some((*run.first()?, run.len())))
-            .collect()
+        self.queues.get(key).priorities()
     }
 
     /// Whether a queue hands out nothing.
@@ -176,7 +162,9 @@ impl Engine {
                 Bucket::State(State::Failed) => keys.extend(queue.failed.values()),
                 Bucket::State(State::Active) => keys.extend(&queue.active),
                 Bucket::State(State::Delayed) => keys.extend(&queue.delayed),
-                Bucket::State(State::WaitingChildren) => keys.extend(&queue.blocked),
+                Bucket::State(State::WaitingChildren) => {
+                    keys.extend(queue.blocked.iter().map(|(_, key)| *key));
+                }
                 Bucket::State(state) if !queue.paused => {
                     keys.extend(
                         queue

@@ -10,6 +10,7 @@ use slab::Slab;
 
 use super::backlog::Backlog;
 use super::deadline::Timer;
+use super::figures::QueueFigures;
 use super::job::State;
 use super::limit::Limits;
 use super::outcome::{Counts, WaiterId};
@@ -65,8 +66,8 @@ pub(super) struct Queue {
     pub(super) ready: Backlog,
     pub(super) prioritized: usize,
     pub(super) delayed: BTreeSet<JobKey>,
-    /// Waiting for other jobs.
-    pub(super) blocked: BTreeSet<JobKey>,
+    /// Waiting for other jobs, in order of admission.
+    pub(super) blocked: BTreeSet<(u64, JobKey)>,
     pub(super) active: BTreeSet<JobKey>,
     /// By order of completion.
     pub(super) completed: BTreeMap<u64, JobKey>,
@@ -78,11 +79,40 @@ pub(super) struct Queue {
     /// Settings that differ from the broker's.
     pub(super) dlq: Option<Box<DlqConfig>>,
     pub(super) stall: Option<Box<StallConfig>>,
+    pub(super) figures: QueueFigures,
+    /// Queued jobs by priority, those of priority 0 left out: they are the rest.
+    by_priority: BTreeMap<Priority, usize>,
     idle_check_at: Option<Millis>,
+    /// Its place among the forgotten queues, when only its figures are kept.
+    forgotten: Option<u64>,
 }
 
+/// A priority with an order: lowest first. Never zero.
+#[derive(Clone, Copy, Debug)]
+struct Priority(f64);
+
+impl Ord for Priority {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Priority {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Priority {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Priority {}
+
 impl Queue {
-    fn new(name: Arc<str>) -> Self {
+    pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             name,
             listed: None,
@@ -99,7 +129,10 @@ impl Queue {
             limits: None,
             dlq: None,
             stall: None,
+            figures: QueueFigures::default(),
+            by_priority: BTreeMap::new(),
             idle_check_at: None,
+            forgotten: None,
         }
     }
 
@@ -116,6 +149,37 @@ impl Queue {
             && self.limits.is_none()
             && !self.ready.is_in_turn()
             && self.ready.groups.is_empty()
+    }
+
+    /// Queued jobs per priority, highest first.
+    pub(super) fn priorities(&self) -> Vec<(f64, usize)> {
+        let zero = self.counts().queued() - self.by_priority.values().sum::<usize>();
+        let others = || self.by_priority.iter().rev();
+        let mut priorities = Vec::with_capacity(self.by_priority.len() + 1);
+        let pairs = |(priority, count): (&Priority, &usize)| (priority.0, *count);
+        priorities.extend(others().take_while(|(p, _)| p.0 > 0.0).map(pairs));
+        if zero > 0 {
+            priorities.push((0.0, zero));
+        }
+        priorities.extend(others().skip_while(|(p, _)| p.0 > 0.0).map(pairs));
+        priorities
+    }
+
+    fn priority_joins(&mut self, priority: f64) {
+        if priority != 0.0 {
+            *self.by_priority.entry(Priority(priority)).or_default() += 1;
+        }
+    }
+
+    fn priority_leaves(&mut self, priority: f64) {
+        if priority != 0.0
+            && let Some(count) = self.by_priority.get_mut(&Priority(priority))
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.by_priority.remove(&Priority(priority));
+            }
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -144,6 +208,9 @@ pub(super) struct Queues {
     queues: Slab<Queue>,
     index: HashMap<Arc<str>, QueueKey>,
     next_listed: u64,
+    /// Queues of which only the figures are left, first forgotten first.
+    forgotten: BTreeMap<u64, QueueKey>,
+    next_forgotten: u64,
 }
 
 impl Queues {
@@ -169,6 +236,26 @@ impl Queues {
         &mut self.queues[key.0 as usize]
     }
 
+    /// As [`Queues::get_mut`], for a key whose queue may be gone.
+    pub(super) fn try_get_mut(&mut self, key: QueueKey) -> Option<&mut Queue> {
+        self.queues.get_mut(key.0 as usize)
+    }
+
+    /// Every queue, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Queue)> {
+        self.queues.iter()
+    }
+
+    /// As [`Queues::iter`], to change them.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Queue)> {
+        self.queues.iter_mut()
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.queues.shrink_to_fit();
+        self.index.shrink_to_fit();
+    }
+
     pub(super) fn name(&self, key: QueueKey) -> &Arc<str> {
         &self.get(key).name
     }
@@ -176,6 +263,9 @@ impl Queues {
     /// The queue of that name, made when there is none; unlisted until it is used.
     pub(super) fn open(&mut self, name: &Arc<str>) -> QueueKey {
         if let Some(key) = self.find(name) {
+            if let Some(place) = self.get_mut(key).forgotten.take() {
+                self.forgotten.remove(&place);
+            }
             return key;
         }
         let key = QueueKey(self.queues.insert(Queue::new(Arc::clone(name))) as u32);
@@ -211,6 +301,26 @@ impl Queues {
     fn remove(&mut self, key: QueueKey) {
         let queue = self.queues.remove(key.0 as usize);
         self.index.remove(&queue.name);
+        if let Some(place) = queue.forgotten {
+            self.forgotten.remove(&place);
+        }
+    }
+
+    /// Nothing needs a queue any more: it goes, or if it has figures, once `max` others were forgotten after it.
+    fn forget(&mut self, key: QueueKey, max: usize) {
+        if self.get(key).figures.is_empty() {
+            self.remove(key);
+            return;
+        }
+        let place = self.next_forgotten;
+        self.next_forgotten += 1;
+        self.get_mut(key).forgotten = Some(place);
+        self.forgotten.insert(place, key);
+        if self.forgotten.len() > max
+            && let Some((_, oldest)) = self.forgotten.pop_first()
+        {
+            self.remove(oldest);
+        }
     }
 }
 
@@ -226,8 +336,11 @@ impl Engine {
         let queue = self.queues.get_mut(job.queue);
         if job.is_blocked() {
             job.state = State::WaitingChildren;
-            queue.blocked.insert(key);
-        } else if job.run_at > self.now {
+            queue.blocked.insert((job.seq, key));
+            return;
+        }
+        queue.priority_joins(job.priority);
+        if job.run_at > self.now {
             job.state = State::Delayed;
             queue.delayed.insert(key);
             queue.ready.add_delayed(job);
@@ -251,6 +364,9 @@ impl Engine {
     fn leave_queue(&mut self, key: JobKey) {
         let job = self.store.job(key);
         let queue = self.queues.get_mut(job.queue);
+        if job.state != State::WaitingChildren {
+            queue.priority_leaves(job.priority);
+        }
         match job.state {
             State::Delayed => {
                 queue.delayed.remove(&key);
@@ -263,7 +379,7 @@ impl Engine {
                 queue.prioritized -= usize::from(job.state == State::Prioritized);
             }
             State::WaitingChildren => {
-                queue.blocked.remove(&key);
+                queue.blocked.remove(&(job.seq, key));
             }
             State::Active | State::Completed | State::Failed => {
                 debug_assert!(false, "{:?} was not queued", job.id);
@@ -288,12 +404,14 @@ impl Engine {
     pub(super) fn change_place(&mut self, key: JobKey, change: impl FnOnce(&mut Job)) {
         let job = self.store.job_mut(key);
         let (before, prioritized) = (job.ready_key(), job.state == State::Prioritized);
+        let queue = self.queues.get_mut(job.queue);
+        queue.priority_leaves(job.priority);
         change(job);
+        queue.priority_joins(job.priority);
         if job.state == State::Delayed {
             return;
         }
         job.state = ready_state(job.priority);
-        let queue = self.queues.get_mut(job.queue);
         queue.prioritized -= usize::from(prioritized);
         queue.prioritized += usize::from(job.state == State::Prioritized);
         queue.ready.replace(job, &before, key);
@@ -315,8 +433,8 @@ impl Engine {
         queue.idle_check_at = None;
         if queue.is_unused() {
             queue.listed = None;
-            if queue.waiters.is_empty() {
-                self.queues.remove(key);
+            if queue.waiters.is_empty() && queue.forgotten.is_none() {
+                self.queues.forget(key, self.config.forgotten_max);
             }
         }
     }
@@ -330,6 +448,7 @@ impl Engine {
         queue.paused = false;
         queue.dlq = None;
         queue.stall = None;
+        queue.figures = QueueFigures::default();
         if let Some(at) = queue.idle_check_at.take() {
             self.deadlines.remove(at, Timer::Queue(key));
         }

@@ -134,6 +134,16 @@ impl Ready {
         plain.chain(self.tree.values().copied())
     }
 
+    /// Jobs of which one has the earliest run time: the first of the lane, and the tree.
+    pub(super) fn earliest(&self) -> impl Iterator<Item = JobKey> {
+        let plain = self.lane.front().and_then(|place| place.job);
+        plain.into_iter().chain(self.tree.values().copied())
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.lane.shrink_to_fit();
+    }
+
     fn drop_gaps(&mut self) {
         while self
             .lane

@@ -208,6 +208,9 @@ impl Engine {
         job.record(State::Completed, now, None, None);
         let life = job.life();
         life.completed_at = Some(now);
+        if let Some(started_at) = life.started_at {
+            self.figures.note_work(started_at, now);
+        }
         life.ended = None;
         life.trail = None;
         life.lost_in_a_row = 0;

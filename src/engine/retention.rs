@@ -64,6 +64,23 @@ impl Recency {
 }
 
 impl Retention {
+    /// Results kept.
+    pub(super) fn results(&self) -> usize {
+        self.results.order.len()
+    }
+
+    /// Jobs with a log.
+    pub(super) fn logged_jobs(&self) -> usize {
+        self.logs.len()
+    }
+
+    /// Gives back room that is not needed.
+    pub(super) fn shrink(&mut self) {
+        self.results.stamps.shrink_to_fit();
+        self.logs.shrink_to_fit();
+        self.log_use.stamps.shrink_to_fit();
+    }
+
     /// Drops what is kept for a job that is gone.
     pub(super) fn forget(&mut self, key: JobKey) {
         if self.logs.remove(&key).is_some() {

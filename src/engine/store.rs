@@ -245,16 +245,18 @@ impl Job {
         Some(letter.view(life.attempts.clone()))
     }
 
+    /// When it was added.
+    pub(super) fn admitted_at(&self) -> Millis {
+        let given = self.life.as_ref().and_then(|life| life.admitted_at);
+        given.unwrap_or(self.created_at)
+    }
+
     fn timeline(&self) -> Vec<TimelineEntry> {
         let later = self.life.as_ref().map_or(&[][..], |life| &life.timeline);
         let mut timeline = Vec::with_capacity(later.len() + 1);
         timeline.push(TimelineEntry {
             state: self.admitted_as,
-            at: self
-                .life
-                .as_ref()
-                .and_then(|life| life.admitted_at)
-                .unwrap_or(self.created_at),
+            at: self.admitted_at(),
             error: None,
             attempt: None,
         });
@@ -277,6 +279,8 @@ pub(super) struct Store {
     /// Jobs by id, in parts by hash.
     index: Vec<HashTable<JobKey>>,
     hasher: DefaultHashBuilder,
+    /// Jobs whose id a client chose.
+    custom_ids: usize,
 }
 
 impl Default for Store {
@@ -285,6 +289,7 @@ impl Default for Store {
             jobs: Table::default(),
             index: (0..INDEX_PARTS).map(|_| HashTable::new()).collect(),
             hasher: DefaultHashBuilder::default(),
+            custom_ids: 0,
         }
     }
 }
@@ -322,13 +327,37 @@ impl Store {
         self.jobs.at_mut(key.0)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) const fn custom_ids(&self) -> usize {
+        self.custom_ids
+    }
+
+    /// Gives back room that no job needs.
+    pub(super) fn shrink(&mut self) {
+        let Self {
+            jobs,
+            index,
+            hasher,
+            ..
+        } = self;
+        jobs.shrink();
+        for index in index {
+            index.shrink_to_fit(|key| hasher.hash_one(&jobs.at(key.0).id));
+        }
+    }
+
     pub(super) fn insert(&mut self, job: Job) -> JobKey {
+        self.custom_ids += usize::from(job.has_custom_id);
         let hash = self.hasher.hash_one(&job.id);
         let key = JobKey(self.jobs.insert(job));
         let Self {
             jobs,
             index,
             hasher,
+            ..
         } = self;
         if let Some(index) = index.get_mut(part(hash)) {
             index.insert_unique(hash, key, |other| hasher.hash_one(&jobs.at(other.0).id));
@@ -342,6 +371,7 @@ impl Store {
             jobs,
             index,
             hasher,
+            custom_ids,
         } = self;
         if let Some(index) = index.get_mut(part(hash)) {
             if let Ok(entry) = index.find_entry(hash, |other| *other == key) {
@@ -354,7 +384,10 @@ impl Store {
             }
         }
         match jobs.remove(key.0) {
-            Some(job) => job,
+            Some(job) => {
+                *custom_ids -= usize::from(job.has_custom_id);
+                job
+            }
             None => unreachable!("{key:?} is no job"),
         }
     }

@@ -137,7 +137,27 @@ impl<T> Table<T> {
             .get_mut(place % Self::CHUNK)
     }
 
-    #[cfg(test)]
+    /// Gives back chunks at the end that hold nothing.
+    pub(super) fn shrink(&mut self) {
+        let is_free = |slot: &Slot<T>| matches!(slot, Slot::Free(_));
+        while self
+            .chunks
+            .pop_if(|chunk| chunk.iter().all(is_free))
+            .is_some()
+        {}
+        self.chunks.shrink_to_fit();
+        self.free = None;
+        // The last place is offered last, so that the table fills from its beginning.
+        for (number, chunk) in self.chunks.iter_mut().enumerate().rev() {
+            for (place, slot) in chunk.iter_mut().enumerate().rev() {
+                if let Slot::Free(next) = slot {
+                    *next = self.free;
+                    self.free = Some((number * Self::CHUNK + place) as u32);
+                }
+            }
+        }
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -176,6 +196,22 @@ mod tests {
         assert_eq!(table.insert(7), 3_000);
         assert_eq!(table.get(3_000), Some(&7));
         assert_eq!((table.get(5_000), *table.at(9)), (None, 9));
+    }
+
+    #[test]
+    fn a_table_shrinks_to_its_last_value() {
+        let mut table = Table::default();
+        for place in 0..50_000_u32 {
+            table.insert(place);
+        }
+        for place in 10..50_000 {
+            table.remove(place);
+        }
+        table.remove(3);
+        table.shrink();
+        assert_eq!((table.len(), table.chunks.len()), (9, 1));
+        assert_eq!([table.insert(0), table.insert(0)], [3, 10]);
+        assert_eq!(table.iter().count(), 11);
     }
 
     #[test]

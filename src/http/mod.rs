@@ -1,6 +1,8 @@
-//! The pages of the HTTP listener beside MCP: health for probes, documentation for readers (MCP contract, section 1.5).
+//! The pages of the HTTP listener beside MCP: health for probes, metrics, documentation for readers (MCP contract,
+//! section 1.5).
 //!
-//! They need no token and look at no `Host`: probes send any, and the documentation is the same for everybody.
+//! They look at no `Host`: probes send any, and the documentation is the same for everybody. Metrics alone may ask for a
+//! token, if the operator says so.
 //! Other methods than GET and HEAD get 405 with `Allow`.
 
 use std::collections::BTreeMap;
@@ -9,7 +11,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
@@ -17,6 +19,7 @@ use serde_json::json;
 use crate::broker::{Broker, BrokerExt};
 use crate::command::{GetCounts, ListQueues, QueueName};
 use crate::engine::Counts;
+use crate::metrics::{CONTENT_TYPE, Exporter, Process};
 
 /// Whether a path belongs to these pages, so that nothing else can have it.
 pub fn is_page(path: &str) -> bool {
@@ -25,6 +28,7 @@ pub fn is_page(path: &str) -> bool {
         "/ready",
         "/healthz",
         "/live",
+        "/prometheus",
         "/llms.txt",
         "/llms-full.txt",
     ];
@@ -37,6 +41,9 @@ pub fn is_page(path: &str) -> bool {
     fixed.contains(&path) || folder("/docs") || folder("/llms")
 }
 
+/// Answers a request that may not see the metrics; `None` for one that may.
+pub type Guard = Arc<dyn Fn(&HeaderMap) -> Option<Response> + Send + Sync>;
+
 /// What the pages look at.
 #[derive(Clone)]
 pub struct Pages {
@@ -44,15 +51,25 @@ pub struct Pages {
     started: Instant,
     /// The documentation: path to text.
     site: Arc<BTreeMap<String, String>>,
+    metrics: Exporter,
+    guard: Option<Guard>,
 }
 
 impl Pages {
-    /// Pages on a broker, with the documentation as a map from path (`llms.txt`, `docs/README.md`) to text.
-    pub fn new(broker: Arc<dyn Broker>, site: BTreeMap<String, String>) -> Self {
+    /// Pages on a broker, with the documentation as a map from path (`llms.txt`, `docs/README.md`) to text, and metrics
+    /// for whom `guard` lets pass; without one for everybody.
+    pub fn new(
+        broker: Arc<dyn Broker>,
+        site: BTreeMap<String, String>,
+        metrics: Exporter,
+        guard: Option<Guard>,
+    ) -> Self {
         Self {
             broker,
             started: Instant::now(),
             site: Arc::new(site),
+            metrics,
+            guard,
         }
     }
 
@@ -66,6 +83,7 @@ impl Pages {
             )
             .route("/healthz", get(|| async { "OK" }))
             .route("/live", get(|| async { "OK" }))
+            .route("/prometheus", get(prometheus))
             .route(
                 "/llms.txt",
                 get(|State(pages): State<Self>| async move { pages.page("llms.txt") }),
@@ -118,6 +136,19 @@ async fn toolset_file(State(pages): State<Pages>, Path(page): Path<String>) -> R
     pages.page(&format!("llms/{page}"))
 }
 
+async fn prometheus(State(pages): State<Pages>, headers: HeaderMap) -> Response {
+    if let Some(refusal) = pages.guard.as_ref().and_then(|guard| guard(&headers)) {
+        return refusal;
+    }
+    match pages.metrics.text().await {
+        Ok(text) => {
+            let kind = HeaderValue::from_static(CONTENT_TYPE);
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+    }
+}
+
 async fn health(State(pages): State<Pages>) -> Response {
     let Some((queues, jobs)) = pages.totals().await else {
         let body = json_page(&json!({ "ok": false, "status": "unavailable" }));
@@ -136,7 +167,7 @@ async fn health(State(pages): State<Pages>) -> Response {
             "completed": jobs.completed,
             "failed": jobs.failed,
         },
-        "memory": { "rss": resident_bytes() },
+        "memory": { "rss": Process::now().resident },
     }))
 }
 
@@ -149,14 +180,4 @@ fn json_page(value: &serde_json::Value) -> Response {
         value.to_string(),
     )
         .into_response()
-}
-
-/// Resident memory of the process in bytes, where the system tells; else `None`.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1_024)
 }

@@ -227,7 +227,9 @@ const fn argument(error: &ArgumentError) -> &'static str {
     match error {
         ArgumentError::QueueRequired
         | ArgumentError::QueueTooLong
-        | ArgumentError::QueueInvalid => "queue",
+        | ArgumentError::QueueInvalid
+        | ArgumentError::MetricsQueue => "queue",
+        ArgumentError::MetricsType => "type",
         ArgumentError::JobName => "name",
         ArgumentError::DataTooLarge
         | ArgumentError::UpdateTooLarge
@@ -246,6 +248,7 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NotPositiveInteger(field)
         | ArgumentError::NotInteger(field)
         | ArgumentError::NotBetween { field, .. }
+        | ArgumentError::NotSafeInteger(field)
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }

@@ -16,6 +16,7 @@ mod engine;
 mod fixtures;
 mod hard;
 mod mcp;
+mod metrics;
 mod model;
 mod process;
 mod tcp;

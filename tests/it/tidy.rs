@@ -8,12 +8,13 @@ const ENGINE: &[&str] = &[];
 const COMMAND: &[&str] = &["engine"];
 const BASE: &[&str] = &["engine", "command"];
 const BROKER: &[&str] = &["engine", "command", "wire", "storage"];
-const DOOR: &[&str] = &["engine", "command", "wire", "storage", "broker"];
+const METRICS: &[&str] = &["engine", "command", "wire", "storage", "broker"];
+const DOOR: &[&str] = &["engine", "command", "wire", "storage", "broker", "metrics"];
 /// Settings are parsed into the types of the doors they are for; no door reads them itself.
 const SETTINGS: &[&str] = &["engine", "command", "broker", "server", "mcp", "http"];
 const TOP: &[&str] = &[
-    "engine", "command", "wire", "storage", "broker", "config", "server", "mcp", "events",
-    "webhooks", "http", "docgen",
+    "engine", "command", "wire", "storage", "broker", "metrics", "config", "server", "mcp",
+    "events", "webhooks", "http", "docgen",
 ];
 
 /// Each room of `src/`, and the rooms it may use beside itself.
@@ -24,6 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wire", BASE),
     ("storage", BASE),
     ("broker", BROKER),
+    ("metrics", METRICS),
     ("server", DOOR),
     ("mcp", DOOR),
     ("events", DOOR),

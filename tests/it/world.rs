@@ -1,18 +1,20 @@
 //! An engine on simulated time with short words for what tests do to it. Time passes as in a broker: from deadline to
 //! deadline, with a tick at each.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::draft::Text;
 use bunqueue_mcp::command::{
     Ack, Add, AddMany, Cancel, Command, CommandError, Executed, ExtendLock, Fail, GetCounts,
-    GetJob, GetLogs, GetResult, GetState, GroupId, Heartbeat, MoveToWait, Operation, Pull,
-    QueueName, Renew, execute,
+    GetJob, GetLogs, GetQueueDetail, GetResult, GetState, GetStats, GroupId, Heartbeat, MoveToWait,
+    Operation, Pull, QueueName, Renew, execute,
 };
 use bunqueue_mcp::engine::{
     Added, Caller, Change, Config, ConnectionId, Counts, Delivery, Effects, Engine, Event,
     EventKind, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis, NewJob,
-    Payload, PullGroup, Renewal, Report, Served, State, TokenGiven, Turn, WaiterId,
+    Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totals, Turn,
+    WaiterId,
 };
 
 pub struct World {
@@ -380,6 +382,25 @@ impl World {
 
     pub fn counts(&mut self, on: &str) -> Counts {
         self.ask(GetCounts { queue: queue(on) })
+    }
+
+    /// Totals over all queues.
+    pub fn totals(&mut self) -> Totals {
+        self.ask(GetStats).totals.since_start
+    }
+
+    pub fn queue_totals(&mut self, on: &str) -> Totals {
+        self.detail_of(on).summary.totals.since_start
+    }
+
+    pub fn detail_of(&mut self, on: &str) -> QueueDetail {
+        let (queue, previews) = (queue(on), None);
+        *self.ask(GetQueueDetail { queue, previews })
+    }
+
+    /// From now on events are wanted of one queue alone.
+    pub fn listen_only(&mut self, to: &str) {
+        self.effects.only = Some(Arc::new(HashSet::from([to.into()])));
     }
 
     /// Everything a client can read of these jobs and queues, as text; equal texts mean equal states.

@@ -12,6 +12,7 @@ mod flow;
 mod group;
 mod limit;
 mod log;
+mod monitor;
 mod policy;
 mod queue;
 mod read;
@@ -39,11 +40,15 @@ pub use group::{
 };
 pub use limit::{ClearConcurrency, ClearRateLimit, GetQueueLimits, SetConcurrency, SetRateLimit};
 pub use log::{AddLog, ClearLogs, GetLogs};
+pub use monitor::{
+    CompactMemory, GetLatency, GetMemoryStats, GetOverview, GetQueueDetail, GetQueueHealth,
+    GetQueueMetrics, GetStats, GetStorageStatus, ListQueueSummaries, MetricsDraft, TrimEvents,
+};
 pub use policy::{GetDlqConfig, GetStallConfig, SetDlqConfig, SetStallConfig};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
 pub use read::{
-    GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult, GetState,
-    WaitJob,
+    GetCount, GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult,
+    GetState, WaitJob,
 };
 pub use work::{Ack, AckMany, ExtendLock, Fail, Heartbeat, Progress, Pull, Renew};
 pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers};
@@ -52,8 +57,9 @@ use super::CommandError;
 use super::flow::AddFlow;
 use crate::engine::{
     Added, Change, ChildFailure, Counts, Delivery, DlqConfig, DlqEntry, DlqStats, Engine, FlowNode,
-    JobDetail, JobId, JobView, LogLine, Millis, Payload, Progressing, QueueLimits, RateLimit,
-    Renewal, Report, StallConfig, State, Turn, Waited, WaiterId, WorkerView,
+    JobDetail, JobId, JobView, Latency, LogLine, MemoryStats, Millis, Overview, Payload,
+    Progressing, QueueDetail, QueueHealth, QueueLimits, QueueMetrics, QueueSummary, RateLimit,
+    Renewal, Report, StallConfig, State, Stats, StorageStatus, Turn, Waited, WaiterId, WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -160,6 +166,7 @@ operations! {
     GetState => State(Option<State>),
     GetResult => Result(Option<Payload>),
     GetJobs => Jobs(Vec<JobDetail>),
+    GetCount => Counted(usize),
     GetCounts => Counts(Counts),
     GetCountsPerPriority => PriorityCounts(Vec<(f64, usize)>),
     ListQueues => Names(Vec<Arc<str>>),
@@ -207,6 +214,17 @@ operations! {
     ThrottleGroup => Done(()),
     SetUngroupedInTurn => Done(()),
     IsUngroupedInTurn => Flag(bool),
+    GetStats => Stats(Box<Stats>),
+    GetLatency => Latency(Box<Latency>),
+    GetQueueMetrics => Metrics(QueueMetrics),
+    TrimEvents => Counted(usize),
+    GetMemoryStats => Memory(Box<MemoryStats>),
+    GetStorageStatus => Storage(StorageStatus),
+    CompactMemory => Done(()),
+    GetOverview => Overview(Box<Overview>),
+    ListQueueSummaries => Summaries(Vec<QueueSummary>),
+    GetQueueDetail => Detail(Box<QueueDetail>),
+    GetQueueHealth => Health(QueueHealth),
 }
 
 /// What a broker answers.
@@ -282,4 +300,22 @@ pub enum Reply {
     Concurrency(Option<u64>),
     /// Ms, or what the command says of negative ones.
     Span(Millis),
+    /// Figures over all queues.
+    Stats(Box<Stats>),
+    /// How long operations take.
+    Latency(Box<Latency>),
+    /// Jobs per minute.
+    Metrics(QueueMetrics),
+    /// Sizes.
+    Memory(Box<MemoryStats>),
+    /// The store.
+    Storage(StorageStatus),
+    /// Everything over all queues.
+    Overview(Box<Overview>),
+    /// All queues at a glance.
+    Summaries(Vec<QueueSummary>),
+    /// A queue for its page.
+    Detail(Box<QueueDetail>),
+    /// Whether a queue moves.
+    Health(QueueHealth),
 }

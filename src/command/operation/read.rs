@@ -100,6 +100,19 @@ impl Execute for GetCounts {
     }
 }
 
+/// Counts the queued jobs of a queue: ready and delayed ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GetCount {
+    /// The queue.
+    pub queue: QueueName,
+}
+
+impl Execute for GetCount {
+    fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
+        Ok(Done(engine.counts(turn, self.queue.as_str()).queued()))
+    }
+}
+
 /// Counts the queued jobs of a queue per priority.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GetCountsPerPriority {

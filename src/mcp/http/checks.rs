@@ -256,7 +256,7 @@ impl Checks {
 
     /// Row 3. Looks at every token, also after a match, and compares digests: neither the place of the right token nor the
     /// length of a common start shows in the time it takes.
-    fn token(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    pub(super) fn token(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
         if self.tokens.is_empty() {
             return Ok(None);
         }

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::Response;
 use bytes::BytesMut;
 use futures_util::{FutureExt, StreamExt};
@@ -60,6 +60,15 @@ where
         let endpoint = endpoint.clone();
         async move { contained(endpoint.answer(request)).await }
     })
+}
+
+/// What a request without a right token is answered, for pages that ask for the tokens of the endpoint; `None` for one
+/// that has it.
+pub fn token_check(
+    config: &HttpConfig,
+) -> impl Fn(&HeaderMap) -> Option<Response> + Send + Sync + use<> {
+    let checks = Checks::new(config);
+    move |headers| Some(checks.token(headers).err()?.into_response())
 }
 
 /// The answer to every path that nobody knows, for a listener that carries no MCP endpoint.

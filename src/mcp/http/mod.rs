@@ -16,7 +16,7 @@ mod tests;
 use std::time::Duration;
 
 pub use authority::{AllowedHost, AllowedOrigin, InvalidEntry, is_loopback};
-pub use endpoint::{router, unknown_paths};
+pub use endpoint::{router, token_check, unknown_paths};
 pub use serve::{bind, serve};
 
 /// Everything an endpoint is told from outside. The values are taken as they are: refusing bad ones is the business of

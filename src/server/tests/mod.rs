@@ -225,6 +225,10 @@ impl Broker for Fake {
         self.broker.connect()
     }
 
+    fn connections(&self) -> usize {
+        self.broker.connections()
+    }
+
     fn disconnect(&self, connection: ConnectionId) {
         self.broker.disconnect(connection);
     }

@@ -2,7 +2,9 @@
 
 mod ack;
 mod dlq;
+mod event;
 mod fail;
+mod figures;
 pub mod flow;
 mod group;
 mod id;

@@ -7,6 +7,7 @@
 
 mod add;
 mod change;
+mod figures;
 mod group;
 mod limit;
 mod query;
@@ -191,6 +192,7 @@ pub struct Reference {
     /// Log lines that were kept so far.
     next_line: u64,
     greatest_id: Option<JobId>,
+    figures: figures::Figures,
     pub events: Vec<Event>,
     pub served: Vec<(WaiterId, Served)>,
     pub learned: Learned,
@@ -216,6 +218,7 @@ impl Reference {
             next_done: 0,
             next_line: 0,
             greatest_id: None,
+            figures: figures::Figures::default(),
             events: Vec::new(),
             served: Vec::new(),
             learned: Learned::default(),
@@ -226,6 +229,7 @@ impl Reference {
     pub fn execute(&mut self, now: Millis, caller: Caller, command: &Command) -> Answer {
         self.tick(now);
         let answer = self.run(caller, command);
+        self.forget_figures(command);
         self.note_emptiness();
         self.hand_off_everywhere();
         answer
@@ -273,7 +277,10 @@ impl Reference {
                 }
                 match self.change(command) {
                     Some(changed) => changed.map_or_else(refuse, done),
-                    None => done(self.query(command)),
+                    None => {
+                        let figure = self.figure(command);
+                        done(figure.unwrap_or_else(|| self.query(command)))
+                    }
                 }
             }
         }
@@ -310,6 +317,7 @@ impl Reference {
     }
 
     fn emit(&mut self, queue: &Arc<str>, job: Option<JobId>, kind: EventKind) {
+        self.figures.tell(queue, self.now, &kind);
         self.events.push(Event {
             queue: Arc::clone(queue),
             job,

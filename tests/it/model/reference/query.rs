@@ -64,7 +64,7 @@ impl Reference {
         }
     }
 
-    fn detail(&self, at: usize) -> JobDetail {
+    pub(super) fn detail(&self, at: usize) -> JobDetail {
         let failure = match &self.jobs[at].place {
             Place::Failed(failure) => Some(failure.clone()),
             _ => None,
@@ -132,7 +132,7 @@ impl Reference {
         counts
     }
 
-    fn per_priority(&self, queue: &str) -> Vec<(f64, usize)> {
+    pub(super) fn per_priority(&self, queue: &str) -> Vec<(f64, usize)> {
         let queued = self
             .jobs
             .iter()

@@ -23,7 +23,9 @@ impl Reference {
                 };
                 Reply::DeadLetters(letters.into_iter().map(entry).collect())
             }
-            Command::GetDlqStats(get) => Reply::DlqStats(Box::new(self.stats(&get.queue.shared()))),
+            Command::GetDlqStats(get) => {
+                Reply::DlqStats(Box::new(self.letter_stats(&get.queue.shared())))
+            }
             Command::RetryDlq(retry) => {
                 let queue = retry.queue.as_str();
                 let letters = match &retry.selection {
@@ -361,7 +363,7 @@ impl Reference {
         self.due_at(at).is_some_and(|due_at| due_at <= self.now)
     }
 
-    fn stats(&self, queue: &Arc<str>) -> DlqStats {
+    fn letter_stats(&self, queue: &Arc<str>) -> DlqStats {
         let letters = self.dead_letters(queue);
         let count =
             |wanted: &dyn Fn(usize) -> bool| letters.iter().filter(|at| wanted(**at)).count();

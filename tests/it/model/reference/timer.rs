@@ -55,6 +55,7 @@ impl Reference {
     /// Lets everything happen that is due, earliest first, at the time `now`. What happens in one millisecond happens
     /// together: only then are waiting pulls served, and those that are not give up.
     pub fn tick(&mut self, now: Millis) {
+        self.figures.started(now);
         self.now = self.now.max(now);
         let mut instant = Millis::MIN;
         loop {

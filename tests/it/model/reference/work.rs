@@ -290,6 +290,8 @@ impl Reference {
 
     fn complete(&mut self, at: usize, result: Option<Payload>, remove: bool) {
         let now = self.now;
+        let started_at = self.jobs[at].view.started_at;
+        self.figures.worked.extend(started_at.map(|at| now - at));
         self.note(at, State::Completed, None, None);
         self.emit_for(
             at,
@@ -484,12 +486,13 @@ impl Reference {
             .retain(|waiter| waiter.caller != Some(connection));
         // First delivered, first released.
         let mut held: Vec<(u64, JobId)> = Vec::new();
-        for job in &self.jobs {
-            match &job.place {
-                Place::Active(active)
-                    if active.connection == Some(connection) && active.renewals == 0 =>
-                {
-                    held.push((active.serial, job.view.id.clone()));
+        for job in &mut self.jobs {
+            match &mut job.place {
+                Place::Active(active) if active.connection == Some(connection) => {
+                    active.connection = None;
+                    if active.renewals == 0 {
+                        held.push((active.serial, job.view.id.clone()));
+                    }
                 }
                 _ => {}
             }

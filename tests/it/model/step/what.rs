@@ -13,6 +13,7 @@ use bunqueue_mcp::engine::{
     Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, PullGroup, State, WaitFor,
 };
 
+use super::figures::on_figures;
 use super::limit::{on_group, on_limits, wish};
 use super::recover::Recover;
 use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
@@ -48,6 +49,8 @@ pub enum What {
     Limits(u8, u64, u64),
     /// A command on one group.
     Group(u8, u64, u64),
+    /// A command about figures.
+    Figures(u8, u64, u64),
     List {
         queue: u64,
         buckets: Vec<Bucket>,
@@ -158,7 +161,8 @@ impl What {
                     dice.next(),
                 )
             }
-            86..90 => Self::Queue(dice.below(20) as u8, on, dice.next()),
+            86..89 => Self::Queue(dice.below(20) as u8, on, dice.next()),
+            89 => Self::Figures(dice.below(10) as u8, on, dice.next()),
             90 | 91 => Self::Limits(dice.below(10) as u8, on, dice.next()),
             92 => Self::Group(dice.below(12) as u8, on, dice.next()),
             93 | 94 => Self::List {
@@ -318,6 +322,7 @@ impl What {
             Self::Queue(which, on, number) => on_queue(*which, queue(*on), *number),
             Self::Limits(which, on, number) => on_limits(*which, queue(*on), *number),
             Self::Group(which, on, number) => on_group(*which, queue(*on), *number),
+            Self::Figures(which, on, number) => on_figures(*which, queue(*on), *number),
             Self::List {
                 queue: on,
                 buckets,

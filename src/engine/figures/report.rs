@@ -1,0 +1,518 @@
+//! Reading the figures: for monitoring, for dashboards, for a diagnosis. Each reading shows one instant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::job::{JobDetail, JobView, State};
+use super::super::lease::silence_allowed;
+use super::super::outcome::{Bucket, Counts, Listing, WorkerStats, WorkerView};
+use super::super::queue::{Queue, QueueKey};
+use super::super::store::Job;
+use super::super::{Engine, Millis, Turn};
+use super::minutes::Minute;
+use super::{Counted, Latency, Throughput, Totals};
+
+/// Dead letters that the detail of a queue shows.
+const DEAD_LETTERS_SHOWN: usize = 10;
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// With a success.
+    Completed,
+    /// With a failure for good.
+    Failed,
+}
+
+impl MetricKind {
+    /// The kind with that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "completed" => Some(Self::Completed),
+            "failed" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
+
+/// Totals of both kinds (engine contract, B-35). Without a store they are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totalled {
+    /// Counted by this process.
+    pub since_start: Totals,
+    /// Counted by this process and, through a store, by those before it.
+    pub lifetime: Totals,
+}
+
+impl Counted {
+    const fn show(&self) -> Totalled {
+        Totalled {
+            since_start: self.since_start,
+            lifetime: self.since_start.plus(&self.earlier),
+        }
+    }
+}
+
+/// Figures over all queues.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stats {
+    /// Jobs per state, whether or not their queue is paused: `paused` is 0.
+    pub jobs: Counts,
+    /// What has happened.
+    pub totals: Totalled,
+    /// Ms since the engine was first called.
+    pub uptime: Millis,
+    /// Smoothed from one reading of these figures to the next.
+    pub throughput: Throughput,
+    /// Mean ms of a measured operation.
+    pub average_latency: f64,
+    /// Mean ms from the delivery of a job to its success.
+    pub average_work: f64,
+    /// Schedules; none exist in this version.
+    pub cron_jobs: usize,
+    /// Schedules with a next run; none exist in this version.
+    pub cron_pending: usize,
+    /// Ms since the creation of the oldest job that waits for others (engine contract, B-2); no job waits for others in
+    /// this version.
+    pub oldest_waiting_children: Option<Millis>,
+}
+
+/// The jobs of a queue that ended in one way, per minute. The protocol's `prevCount` is `count` too: it is the count at
+/// the time of `last_at`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueMetrics {
+    /// How many there ever were, those of earlier processes included.
+    pub count: u64,
+    /// When the last one ended; it is in the newest minute.
+    pub last_at: Option<Millis>,
+    /// Minutes from the oldest kept one with a job to the newest.
+    pub minutes: usize,
+    /// Jobs per minute for the minutes that were asked for, newest first.
+    pub data: Vec<u64>,
+}
+
+/// Sizes of what the engine keeps, under the names that the protocol gives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Jobs in any state.
+    pub job_index: usize,
+    /// Completed jobs.
+    pub completed_jobs: usize,
+    /// Results.
+    pub job_results: usize,
+    /// Jobs with a log.
+    pub job_logs: usize,
+    /// Jobs whose id a client chose.
+    pub custom_id_map: usize,
+    /// Deliveries in progress with a lock.
+    pub job_locks: usize,
+    /// Connections that deliveries belong to.
+    pub client_jobs: usize,
+    /// Deliveries that belong to a connection.
+    pub client_jobs_total: usize,
+    /// Jobs whose dependencies are still to be looked at: none, a success is followed up at once.
+    pub pending_dep_checks: usize,
+    /// Deliveries that were silent at one check and wait for the next: none, each has its deadline.
+    pub stalled_candidates: usize,
+    /// Active jobs.
+    pub processing_total: usize,
+    /// Queued jobs.
+    pub queued_total: usize,
+    /// Jobs that wait for others.
+    pub waiting_deps_total: usize,
+    /// Deadlines.
+    pub temporal_index_total: usize,
+    /// Delayed jobs.
+    pub delayed_heap_total: usize,
+}
+
+/// What of an answered change is still there after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: jobs are in memory.
+    None,
+}
+
+impl Durability {
+    /// The name on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+        }
+    }
+}
+
+/// How the store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageStatus {
+    /// No room is left.
+    pub disk_full: bool,
+    /// What went wrong with the last write.
+    pub error: Option<Arc<str>>,
+    /// Since when.
+    pub since: Option<Millis>,
+    /// The level in force.
+    pub durability: Durability,
+}
+
+impl StorageStatus {
+    /// A store that keeps nothing has no trouble.
+    const IN_MEMORY: Self = Self {
+        disk_full: false,
+        error: None,
+        since: None,
+        durability: Durability::None,
+    };
+
+    /// Whether anything is wrong.
+    pub const fn is_degraded(&self) -> bool {
+        self.disk_full || self.error.is_some()
+    }
+}
+
+/// A queue at a glance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSummary {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it hands out nothing.
+    pub paused: bool,
+    /// Jobs per state, paused or not: `paused` is 0.
+    pub jobs: Counts,
+    /// What has happened in it.
+    pub totals: Totalled,
+    /// Events in its journal.
+    pub journal: usize,
+}
+
+/// Everything over all queues.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overview {
+    /// When.
+    pub at: Millis,
+    /// Figures over all queues.
+    pub stats: Stats,
+    /// How long operations take.
+    pub latency: Latency,
+    /// Sizes.
+    pub memory: MemoryStats,
+    /// The store.
+    pub storage: StorageStatus,
+    /// Workers, in order of registration.
+    pub workers: Vec<WorkerView>,
+    /// Over all of them.
+    pub worker_stats: WorkerStats,
+    /// Queues, in order of first use.
+    pub queues: Vec<QueueSummary>,
+}
+
+/// A queue for its page of a dashboard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueDetail {
+    /// When.
+    pub at: Millis,
+    /// The queue at a glance; zeros when there is none of that name.
+    pub summary: QueueSummary,
+    /// Jobs per state, ready ones of a paused queue under `paused` alone.
+    pub counts: Counts,
+    /// Queued jobs per priority, highest first.
+    pub priorities: Vec<(f64, usize)>,
+    /// The first ten dead letters, oldest first.
+    pub dead_letters: Vec<JobDetail>,
+    /// Some of its jobs, if asked for.
+    pub jobs: Option<JobPreviews>,
+}
+
+/// The first jobs of some states, in order of creation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobPreviews {
+    /// Waiting.
+    pub waiting: Vec<JobView>,
+    /// Active.
+    pub active: Vec<JobView>,
+    /// Delayed.
+    pub delayed: Vec<JobView>,
+    /// Ready in a paused queue.
+    pub paused: Vec<JobView>,
+}
+
+/// What tells whether a queue moves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueHealth {
+    /// Whether the name is known.
+    pub exists: bool,
+    /// Ms since the run time of the ready job that waits longest.
+    pub oldest_waiting: Option<Millis>,
+    /// Ms since the earliest delivery in progress began.
+    pub oldest_active: Option<Millis>,
+    /// Deliveries in progress that have been silent for longer than their stall interval.
+    pub silent: usize,
+    /// When the first delayed job becomes ready.
+    pub next_run: Option<Millis>,
+}
+
+/// Jobs per state, paused or not.
+fn unadjusted(queue: &Queue) -> Counts {
+    let counts = queue.counts();
+    let prioritized = if queue.paused {
+        queue.prioritized
+    } else {
+        counts.prioritized
+    };
+    Counts {
+        waiting: counts.waiting + counts.prioritized + counts.paused - prioritized,
+        prioritized,
+        paused: 0,
+        ..counts
+    }
+}
+
+impl Engine {
+    /// Figures over all queues. Reading them is what throughput is measured by.
+    pub fn stats(&mut self, turn: &mut Turn<'_>) -> Stats {
+        self.tick(turn);
+        self.read_stats()
+    }
+
+    fn read_stats(&mut self) -> Stats {
+        let now = self.now;
+        let queues = self.queues.iter().map(|(_, queue)| unadjusted(queue));
+        let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
+        let figures = &mut self.figures;
+        let totals = figures.totals.show();
+        let (successes, ms) = figures.worked;
+        Stats {
+            jobs,
+            totals,
+            uptime: now.saturating_sub(figures.started_at.unwrap_or(now)),
+            throughput: figures.speed.read(now, totals.since_start),
+            average_latency: figures.latency.average(),
+            average_work: if successes == 0 {
+                0.0
+            } else {
+                ms as f64 / successes as f64
+            },
+            cron_jobs: 0,
+            cron_pending: 0,
+            oldest_waiting_children: self.oldest_blocked().map(|at| self.now.saturating_sub(at)),
+        }
+    }
+
+    /// When the job that has been blocked since the earliest admission was added.
+    fn oldest_blocked(&self) -> Option<Millis> {
+        let first = |(_, queue): (_, &Queue)| queue.blocked.first().copied();
+        let (_, key) = self.queues.iter().filter_map(first).min()?;
+        Some(self.store.job(key).admitted_at())
+    }
+
+    /// How long operations take.
+    pub fn latency(&mut self, turn: &mut Turn<'_>) -> Latency {
+        self.tick(turn);
+        self.figures.latency.clone()
+    }
+
+    /// The jobs of a queue that ended in one way, per minute: from the `start`-th newest minute to the `end`-th, both
+    /// included, counted from 0; zeros for an unknown queue.
+    pub fn queue_metrics(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &str,
+        kind: MetricKind,
+        start: usize,
+        end: usize,
+    ) -> QueueMetrics {
+        self.tick(turn);
+        let Some(key) = self.queues.find(queue) else {
+            return QueueMetrics::default();
+        };
+        let (now, kept) = (Minute::of(self.now), self.config.metric_minutes);
+        let figures = &self.queues.get(key).figures;
+        let lifetime = figures.totals.show().lifetime;
+        let (count, minutes) = match kind {
+            MetricKind::Completed => (lifetime.completed, &figures.completed),
+            MetricKind::Failed => (lifetime.failed, &figures.failed),
+        };
+        QueueMetrics {
+            count,
+            last_at: minutes.last_at(),
+            minutes: minutes.len(now, kept),
+            data: minutes.range(now, kept, start, end),
+        }
+    }
+
+    /// Cuts the journal of a queue to its newest `keep` events; how many were removed.
+    pub fn trim_events(&mut self, turn: &mut Turn<'_>, queue: &str, keep: usize) -> usize {
+        self.tick(turn);
+        let Some(key) = self.queues.find(queue) else {
+            return 0;
+        };
+        let journal = &mut self.queues.get_mut(key).figures.journal;
+        let removed = journal.saturating_sub(keep);
+        *journal -= removed;
+        removed
+    }
+
+    /// Sizes of what the engine keeps.
+    pub fn memory_stats(&mut self, turn: &mut Turn<'_>) -> MemoryStats {
+        self.tick(turn);
+        self.read_memory_stats()
+    }
+
+    fn read_memory_stats(&self) -> MemoryStats {
+        let queues = self.queues.iter().map(|(_, queue)| queue.counts());
+        let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
+        MemoryStats {
+            job_index: self.store.len(),
+            completed_jobs: jobs.completed,
+            job_results: self.retention.results(),
+            job_logs: self.retention.logged_jobs(),
+            custom_id_map: self.store.custom_ids(),
+            job_locks: self.figures.locks,
+            client_jobs: self.connections.len(),
+            client_jobs_total: self.connections.values().map(BTreeMap::len).sum(),
+            pending_dep_checks: 0,
+            stalled_candidates: 0,
+            processing_total: jobs.active,
+            queued_total: jobs.queued(),
+            waiting_deps_total: jobs.waiting_children,
+            temporal_index_total: self.deadlines.len(),
+            delayed_heap_total: jobs.delayed,
+        }
+    }
+
+    /// How the store is.
+    pub fn storage_status(&mut self, turn: &mut Turn<'_>) -> StorageStatus {
+        self.tick(turn);
+        StorageStatus::IN_MEMORY
+    }
+
+    /// Gives back memory that was needed once and is not any more.
+    pub fn compact(&mut self, turn: &mut Turn<'_>) {
+        self.tick(turn);
+        self.store.shrink();
+        self.retention.shrink();
+        self.connections.shrink_to_fit();
+        self.queues.shrink();
+        for (_, queue) in self.queues.iter_mut() {
+            queue.ready.shrink();
+            queue.keys.shrink_to_fit();
+            queue.figures.completed.shrink();
+            queue.figures.failed.shrink();
+        }
+        self.figures.minutes.shrink_to_fit();
+    }
+
+    /// Queues at a glance, in order of first use.
+    pub fn queue_summaries(&mut self, turn: &mut Turn<'_>) -> Vec<QueueSummary> {
+        self.tick(turn);
+        self.read_summaries()
+    }
+
+    fn read_summaries(&self) -> Vec<QueueSummary> {
+        let names = self.queues.names();
+        let keys = names.iter().filter_map(|name| self.queues.find(name));
+        keys.map(|key| summary(self.queues.get(key))).collect()
+    }
+
+    /// Everything over all queues.
+    pub fn overview(&mut self, turn: &mut Turn<'_>) -> Overview {
+        let (workers, worker_stats) = self.workers(turn);
+        Overview {
+            at: self.now,
+            stats: self.read_stats(),
+            latency: self.figures.latency.clone(),
+            memory: self.read_memory_stats(),
+            storage: StorageStatus::IN_MEMORY,
+            workers,
+            worker_stats,
+            queues: self.read_summaries(),
+        }
+    }
+
+    /// A queue for its page; with up to `previews` jobs of some states. The cost of those grows with the jobs in these
+    /// states, as that of a listing.
+    pub fn queue_detail(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: &Arc<str>,
+        previews: Option<usize>,
+    ) -> QueueDetail {
+        self.tick(turn);
+        let key = self.queues.find(name);
+        let unknown = || summary(&Queue::new(Arc::clone(name)));
+        let dead = |key: QueueKey| {
+            let letters = self
+                .queues
+                .get(key)
+                .failed
+                .values()
+                .take(DEAD_LETTERS_SHOWN);
+            letters.map(|job| self.detail(*job)).collect()
+        };
+        QueueDetail {
+            at: self.now,
+            summary: key.map_or_else(unknown, |key| summary(self.queues.get(key))),
+            dead_letters: key.map_or_else(Vec::new, dead),
+            counts: self.counts(turn, name),
+            priorities: self.counts_per_priority(turn, name),
+            jobs: previews.map(|limit| self.previews(turn, name, limit)),
+        }
+    }
+
+    fn previews(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>, limit: usize) -> JobPreviews {
+        let mut first = |bucket| {
+            let listing = Listing {
+                queue: Arc::clone(queue),
+                buckets: vec![bucket],
+                after: None,
+                offset: 0,
+                limit,
+                ascending: true,
+            };
+            let jobs = self.jobs(turn, &listing).into_iter();
+            jobs.map(|detail| detail.job).collect()
+        };
+        JobPreviews {
+            waiting: first(Bucket::State(State::Waiting)),
+            active: first(Bucket::State(State::Active)),
+            delayed: first(Bucket::State(State::Delayed)),
+            paused: first(Bucket::Paused),
+        }
+    }
+
+    /// What tells whether a queue moves. The cost grows with its active and delayed jobs, and with its ready ones that
+    /// are not of default priority.
+    pub fn queue_health(&mut self, turn: &mut Turn<'_>, queue: &str) -> QueueHealth {
+        self.tick(turn);
+        let Some(queue_key) = self.queues.find(queue) else {
+            return QueueHealth::default();
+        };
+        let (now, queue) = (self.now, self.queues.get(queue_key));
+        let since = |at: Millis| now.saturating_sub(at);
+        let run_at = |key| self.store.job(key).run_at;
+        let active = || queue.active.iter().map(|key| self.store.job(*key));
+        let started_at = |job: &Job| job.life.as_ref()?.started_at;
+        let config = self.stall_config(queue_key);
+        let is_silent = |job: &&Job| {
+            let last = job.life.as_ref().and_then(|life| life.last_heartbeat);
+            since(last.unwrap_or(job.created_at)) > silence_allowed(job, &config) as Millis
+        };
+        QueueHealth {
+            exists: queue.listed.is_some(),
+            oldest_waiting: queue.ready.earliest().map(run_at).min().map(since),
+            oldest_active: active().filter_map(started_at).min().map(since),
+            silent: active().filter(is_silent).count(),
+            next_run: queue.delayed.iter().copied().map(run_at).min(),
+        }
+    }
+}
+
+fn summary(queue: &Queue) -> QueueSummary {
+    QueueSummary {
+        name: Arc::clone(&queue.name),
+        paused: queue.paused,
+        jobs: unadjusted(queue),
+        totals: queue.figures.totals.show(),
+        journal: queue.figures.journal,
+    }
+}

@@ -1,0 +1,46 @@
+//! Metrics for Prometheus (engine contract, section 22): the text that every door hands out, and what the system says of
+//! this process. The figures themselves are the engine's, read in one turn.
+
+mod process;
+mod text;
+
+use std::sync::Arc;
+
+pub use process::Process;
+pub use text::{CONTENT_TYPE, render};
+
+use crate::broker::{Broker, BrokerExt};
+use crate::command::{CommandError, GetOverview};
+
+/// Makes the text on demand.
+#[derive(Clone)]
+pub struct Exporter {
+    broker: Arc<dyn Broker>,
+    labelled_queues: usize,
+}
+
+impl Exporter {
+    /// Of a broker, with figures of at most so many queues; the rest is only counted.
+    pub fn new(broker: Arc<dyn Broker>, labelled_queues: usize) -> Self {
+        Self {
+            broker,
+            labelled_queues,
+        }
+    }
+
+    /// The text of this moment.
+    ///
+    /// # Errors
+    /// When the broker cannot answer.
+    pub async fn text(&self) -> Result<String, CommandError> {
+        let overview = self.broker.call(GetOverview).await?;
+        let connections = self.broker.connections();
+        let process = Process::now();
+        Ok(render(
+            &overview,
+            &process,
+            connections,
+            self.labelled_queues,
+        ))
+    }
+}
