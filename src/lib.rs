@@ -13,4 +13,5 @@ pub mod engine;
 pub mod http;
 pub mod mcp;
 pub mod server;
+pub mod webhooks;
 pub mod wire;

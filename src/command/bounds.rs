@@ -58,6 +58,10 @@ pub const LISTING_MAX: usize = 100_000;
 pub const BATCH_MAX: usize = 1_000_000;
 /// Tags of a job, queues of a worker.
 pub const LABELS_MAX: usize = 10_000;
+/// Characters (UTF-16 units) of the URL of a webhook.
+pub const WEBHOOK_URL_MAX: usize = 2_048;
+/// Characters (UTF-16 units) of the secret of a webhook.
+pub const WEBHOOK_SECRET_MAX: usize = 1_024;
 
 /// The name of a queue.
 ///

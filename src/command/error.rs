@@ -3,8 +3,11 @@
 //! The texts that clients match on are the protocol's (tcp protocol, sections 4 to 18; MCP contract,
 //! section 10); the hints are ours. No text carries a path, a host name or a backtrace.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
+use super::address::Forbidden;
 use crate::engine::{JobId, Refusal};
 
 /// Stable, machine-readable cause of an error (MCP contract, section 10).
@@ -239,6 +242,29 @@ pub enum ArgumentError {
         /// The list that differs.
         field: &'static str,
     },
+    /// No URL, or an empty one.
+    #[error("Webhook URL is required")]
+    WebhookUrlRequired,
+    /// Over [`super::bounds::WEBHOOK_URL_MAX`].
+    #[error("Webhook URL too long (max 2048 characters)")]
+    WebhookUrlTooLong,
+    /// No URL.
+    #[error("Invalid URL format")]
+    WebhookUrlInvalid,
+    /// Neither http nor https.
+    #[error("Webhook URL must use http or https protocol")]
+    WebhookScheme,
+    /// A host that this server must not be made to call.
+    #[error("Webhook URL cannot point to {0}")]
+    WebhookHost(Forbidden),
+    /// A user name or password before the host.
+    #[error("Webhook URL cannot contain a user name or password")]
+    WebhookCredentials,
+    /// Names that no event of webhooks has.
+    #[error(
+        "Invalid webhook event(s): {0}. Valid: job.pushed, job.started, job.completed, job.failed, job.progress"
+    )]
+    WebhookEvents(Arc<str>),
     /// Part of the protocol that this version does not implement; ignoring it would change what the job means.
     #[error("{0} is not supported by this version")]
     Unsupported(&'static str),
@@ -267,6 +293,7 @@ impl CommandError {
             Self::Refused(Refusal::TokenRequired(_)) => ErrorCode::LockRequired,
             Self::Refused(Refusal::TokenInvalid(_)) => ErrorCode::LockInvalid,
             Self::Refused(Refusal::NotFound(_)) => ErrorCode::NotFound,
+            Self::Refused(Refusal::TooMany { .. }) => ErrorCode::Conflict,
             Self::ShuttingDown => ErrorCode::BackendUnavailable,
             Self::Internal => ErrorCode::Internal,
         }
@@ -290,6 +317,7 @@ impl CommandError {
             Self::Refused(Refusal::NotFound(_)) => {
                 "Check the id; bunqueue_list_jobs_page lists the jobs of a queue. Removed jobs cannot be read."
             }
+            Self::Refused(Refusal::TooMany { .. }) => "Remove one that is no longer needed first.",
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Internal => "Try once more; if it persists, read the log of the server.",
         }
@@ -313,7 +341,7 @@ impl ArgumentError {
             Self::TooSmall { .. } | Self::TooLarge { .. } => "Pass a value within the bounds.",
             Self::NotText(_) | Self::NotTextOrNull(_) => "Pass a text.",
             Self::EmptyText(_) => "Pass a text that is not empty.",
-            Self::TextTooLong { .. } => "Pass a shorter text.",
+            Self::TextTooLong { .. } | Self::WebhookUrlTooLong => "Pass a shorter text.",
             Self::NulInText(_) => "Pass the text without NUL characters.",
             Self::CustomIdUnicode => "Pass an id that is valid UTF-8.",
             Self::NotObject(_) => "Pass an object.",
@@ -322,6 +350,16 @@ impl ArgumentError {
             Self::TooMany { .. } => "Split the list over several calls.",
             Self::EventTypes => "Name 1 to 32 types of event, or leave the argument out for all.",
             Self::LengthMismatch { .. } => "Give exactly one entry per id.",
+            Self::WebhookUrlRequired | Self::WebhookUrlInvalid | Self::WebhookScheme => {
+                "Pass an absolute URL such as https://hooks.example.com/jobs."
+            }
+            Self::WebhookHost(_) => {
+                "Pass a URL on the public internet; only the operator can allow private addresses."
+            }
+            Self::WebhookCredentials => {
+                "Leave them out of the URL; a receiver can check the signature made with the secret."
+            }
+            Self::WebhookEvents(_) => "Name only events of that list.",
             Self::Unsupported(_) => "Leave the option out; a later version will take it.",
         }
     }
@@ -358,8 +396,16 @@ mod tests {
             CommandError::Refused(Refusal::TokenRequired(id.clone())),
             CommandError::Refused(Refusal::TokenInvalid(id.clone())),
             CommandError::not_found(id),
+            CommandError::Refused(Refusal::TooMany {
+                what: "webhooks",
+                max: 1,
+            }),
             CommandError::ShuttingDown,
             CommandError::Internal,
+            ArgumentError::WebhookUrlInvalid.into(),
+            ArgumentError::WebhookHost(Forbidden::Private).into(),
+            ArgumentError::WebhookCredentials.into(),
+            ArgumentError::WebhookEvents("x".into()).into(),
             ArgumentError::QueueRequired.into(),
             ArgumentError::JobName.into(),
             ArgumentError::DataTooLarge.into(),

@@ -4,8 +4,9 @@
 
 use std::borrow::Cow;
 
+use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode};
-use crate::engine::{JobId, Refusal};
+use crate::engine::{JobId, Refusal, WEBHOOKS_MAX, WORKERS_MAX};
 use crate::mcp::{Registry, Rule, ToolError};
 
 /// Codes that do not depend on what a tool does.
@@ -177,8 +178,17 @@ fn causes() -> Vec<CommandError> {
         Refusal::NotActive(id()),
         Refusal::TokenRequired(id()),
         Refusal::TokenInvalid(id()),
+        Refusal::TooMany {
+            what: "webhooks",
+            max: WEBHOOKS_MAX,
+        },
+        Refusal::TooMany {
+            what: "workers",
+            max: WORKERS_MAX,
+        },
     ];
-    let arguments = argument_causes().into_iter().map(CommandError::from);
+    let hosts = Forbidden::ALL.map(ArgumentError::WebhookHost);
+    let arguments = argument_causes().into_iter().chain(hosts);
     let entries = [
         CommandError::BatchEntry {
             index: 0,
@@ -190,6 +200,7 @@ fn causes() -> Vec<CommandError> {
         },
     ];
     arguments
+        .map(CommandError::from)
         .chain(entries)
         .chain(refusals.map(CommandError::from))
         .chain([CommandError::ShuttingDown, CommandError::Internal])
@@ -234,6 +245,13 @@ fn argument_causes() -> Vec<ArgumentError> {
             field,
         },
         ArgumentError::Unsupported(field),
+        ArgumentError::WebhookUrlRequired,
+        ArgumentError::WebhookUrlTooLong,
+        ArgumentError::WebhookUrlInvalid,
+        ArgumentError::WebhookScheme,
+        ArgumentError::WebhookHost(Forbidden::Localhost),
+        ArgumentError::WebhookCredentials,
+        ArgumentError::WebhookEvents("<names>".into()),
     ]
 }
 
@@ -292,13 +310,20 @@ mod tests {
             ArgumentError::EventTypes => 22,
             ArgumentError::LengthMismatch { .. } => 23,
             ArgumentError::Unsupported(_) => 24,
+            ArgumentError::WebhookUrlRequired => 25,
+            ArgumentError::WebhookUrlTooLong => 26,
+            ArgumentError::WebhookUrlInvalid => 27,
+            ArgumentError::WebhookScheme => 28,
+            ArgumentError::WebhookHost(_) => 29,
+            ArgumentError::WebhookCredentials => 30,
+            ArgumentError::WebhookEvents(_) => 31,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..32).collect::<Vec<_>>());
     }
 
     #[test]

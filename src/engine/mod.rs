@@ -7,7 +7,7 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+//! `control` (changes to a queue), `query`, `retention`, `worker`, `webhook`. Behaviour: the engine contract.
 
 mod admission;
 mod control;
@@ -25,6 +25,7 @@ mod ready;
 mod report;
 mod retention;
 mod store;
+mod webhook;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -46,13 +47,18 @@ pub use outcome::{
 pub use report::BACKOFF_MAX;
 pub use retention::LOG_LINES_MAX;
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
-pub use worker::FORGET_AFTER_TIMEOUTS;
+pub use webhook::{
+    CALLS_DUE_MAX, NewWebhook, WEBHOOKS_MAX, WebhookCall, WebhookEvent, WebhookSecret,
+    WebhookStats, WebhookTarget, WebhookView,
+};
+pub use worker::{FORGET_AFTER_TIMEOUTS, WORKERS_MAX};
 
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
+use webhook::Webhooks;
 use worker::Workers;
 
 /// Unix time, or a span of time, in milliseconds.
@@ -92,6 +98,8 @@ pub struct Config {
     pub worker_timeout: Millis,
     /// Ms after which the name of an empty queue is forgotten.
     pub queue_idle: Millis,
+    /// Whether webhooks may point to addresses that are not public.
+    pub private_webhooks: bool,
 }
 
 impl Default for Config {
@@ -108,6 +116,7 @@ impl Default for Config {
             stall_check: 5_000,
             worker_timeout: 30_000,
             queue_idle: 10_000,
+            private_webhooks: false,
         }
     }
 }
@@ -119,6 +128,8 @@ pub struct Effects {
     pub listening: bool,
     /// What happened.
     pub events: Vec<Event>,
+    /// Webhooks to call.
+    pub calls: Vec<WebhookCall>,
     /// Waits that ended.
     pub served: Vec<(WaiterId, Served)>,
 }
@@ -145,6 +156,7 @@ pub struct Engine {
     waits: Waits,
     retention: Retention,
     workers: Workers,
+    webhooks: Webhooks,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use, each stored once.
@@ -168,6 +180,7 @@ impl Engine {
         Self {
             retention: Retention::default(),
             workers: Workers::default(),
+            webhooks: Webhooks::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -233,15 +246,22 @@ impl Engine {
 
     /// Says what happened to a job.
     fn emit(&mut self, turn: &mut Turn<'_>, key: JobKey, kind: EventKind) {
+        let called = self.webhooks.wanted_for(&kind);
+        if !turn.effects.listening && called.is_none() {
+            return;
+        }
         let job = self.store.job(key);
-        let (queue, id) = (job.queue, Some(&job.id));
+        let event = Event {
+            queue: Arc::clone(self.queues.name(job.queue)),
+            job: Some(job.id.clone()),
+            at: self.now,
+            kind,
+        };
+        if let Some(name) = called {
+            self.webhooks.call(name, &event, &mut turn.effects.calls);
+        }
         if turn.effects.listening {
-            turn.effects.events.push(Event {
-                queue: Arc::clone(self.queues.name(queue)),
-                job: id.cloned(),
-                at: self.now,
-                kind,
-            });
+            turn.effects.events.push(event);
         }
     }
 

@@ -146,6 +146,13 @@ pub enum Refusal {
     TokenInvalid(JobId),
     /// No such job.
     NotFound(JobId),
+    /// There are as many as there may be.
+    TooMany {
+        /// Of what, in the plural.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -155,6 +162,7 @@ impl fmt::Display for Refusal {
             Self::TokenRequired(id) => write!(f, "Lock token required for job {id}"),
             Self::TokenInvalid(id) => write!(f, "Invalid or expired lock token for job {id}"),
             Self::NotFound(_) => f.write_str("Job not found"),
+            Self::TooMany { what, max } => write!(f, "Too many {what} (max {max})"),
         }
     }
 }

@@ -10,6 +10,7 @@ mod dedup;
 mod log;
 mod queue;
 mod read;
+mod webhook;
 mod work;
 mod worker;
 
@@ -26,13 +27,19 @@ pub use read::{
     GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult, GetState,
     WaitJob,
 };
+pub use webhook::{
+    AddWebhook, IsWebhookEnabled, ListWebhooks, RemoveWebhook, ReportWebhook, SetWebhookEnabled,
+    Webhooks,
+};
 pub use work::{Ack, AckMany, ExtendLock, Fail, Heartbeat, Progress, Pull, Renew};
-pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers};
+pub use worker::{
+    ListQueueWorkers, ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers,
+};
 
 use super::CommandError;
 use crate::engine::{
     Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
-    Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
+    Renewal, Report, State, Turn, Waited, WaiterId, WebhookView, WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -147,6 +154,13 @@ operations! {
     WorkerHeartbeat => Flag(bool),
     UnregisterWorker => Flag(bool),
     ListWorkers => Workers(Workers),
+    ListQueueWorkers => Workers(Workers),
+    AddWebhook => Webhook(Box<WebhookView>),
+    RemoveWebhook => Flag(bool),
+    SetWebhookEnabled => Flag(bool),
+    IsWebhookEnabled => Flag(bool),
+    ReportWebhook => Flag(bool),
+    ListWebhooks => Webhooks(Webhooks),
 }
 
 /// What a broker answers.
@@ -196,6 +210,10 @@ pub enum Reply {
     Id(Option<JobId>),
     /// A worker.
     Worker(Box<WorkerView>),
-    /// All workers.
+    /// All workers, or those of a queue.
     Workers(Workers),
+    /// A webhook.
+    Webhook(Box<WebhookView>),
+    /// All webhooks.
+    Webhooks(Webhooks),
 }

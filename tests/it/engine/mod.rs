@@ -12,3 +12,5 @@ mod pull;
 mod push;
 mod query;
 mod transition;
+mod webhook;
+mod worker;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::{
     Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetJob,
-    GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, IsPaused, ListQueues, Pull, QueueName,
-    Reply, execute,
+    GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, IsPaused, ListQueueWorkers,
+    ListQueues, ListWebhooks, ListWorkers, Pull, QueueName, Reply, execute,
 };
 use bunqueue_mcp::engine::{
     Caller, Change, Config, ConnectionId, Delivery, Effects, Engine, Event, EventKind, JobId,
-    Listing, LockToken, Millis, Served, Turn, WaiterId,
+    Listing, LockToken, Millis, Served, Turn, WaiterId, WebhookCall,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -263,6 +263,11 @@ impl Pair {
             Some(Reply::AddedMany(many)) => many.iter().map(|added| added.id.clone()).collect(),
             _ => Vec::new(),
         };
+        let registered = match reply {
+            Some(Reply::Worker(view)) => Some(Arc::clone(&view.id)),
+            Some(Reply::Webhook(view)) => Some(Arc::clone(&view.id)),
+            _ => None,
+        };
         let mut deliveries: Vec<&Delivery> = Vec::new();
         for (_, served) in &effects.served {
             if let Served::Pull(list) = served {
@@ -303,6 +308,7 @@ impl Pair {
         self.model.learned = Learned {
             ids: ids.into(),
             deliveries,
+            registered,
             waiter,
             order,
         };
@@ -315,6 +321,8 @@ impl Pair {
             std::mem::take(&mut self.model.served),
         );
         compare_events(&events, &effects.events)?;
+        let calls = by_strand(std::mem::take(&mut self.model.calls));
+        equal("calls of webhooks", &calls, &by_strand(effects.calls))?;
         let by_waiter = |mut served: Vec<(WaiterId, Served)>| {
             served.sort_by_key(|(waiter, _)| *waiter);
             served
@@ -375,7 +383,8 @@ impl Pair {
     /// Everything that can be read is equal on both sides, and the counts add up.
     pub fn compare_everything(&mut self) -> Check {
         self.tick()?;
-        let mut commands: Vec<Command> = vec![ListQueues.into()];
+        let mut commands: Vec<Command> =
+            vec![ListQueues.into(), ListWorkers.into(), ListWebhooks.into()];
         for queue in QUEUES {
             let name = QueueName::lenient(queue);
             commands.push(
@@ -386,6 +395,12 @@ impl Pair {
             );
             commands.push(
                 GetCountsPerPriority {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
+            commands.push(
+                ListQueueWorkers {
                     queue: name.clone(),
                 }
                 .into(),
@@ -438,7 +453,8 @@ impl Pair {
                 _ => equal("dump", &expected, &Answer::Done(actual))
                     .map_err(|text| format!("{text}\n  in {command:?}"))?,
             }
-            if !effects.events.is_empty() || !effects.served.is_empty() {
+            let calls = effects.calls.len();
+            if !effects.events.is_empty() || !effects.served.is_empty() || calls > 0 {
                 return Err(format!("reading has effects: {effects:?}"));
             }
         }
@@ -479,6 +495,15 @@ fn compare_events(expected: &[Event], actual: &[Event]) -> Check {
         &deliveries(expected),
         &deliveries(actual),
     )
+}
+
+/// Calls of one webhook about one job keep their order; the contract orders no others.
+fn by_strand(mut calls: Vec<WebhookCall>) -> Vec<WebhookCall> {
+    calls.sort_by_key(|call| {
+        let (id, event) = (Arc::clone(&call.target.id), &call.event);
+        (id, Arc::clone(&event.queue), event.job.clone())
+    });
+    calls
 }
 
 fn is_refusal(answer: &Answer) -> bool {

@@ -9,7 +9,9 @@ mod add;
 mod change;
 mod query;
 mod timer;
+mod webhook;
 mod work;
+mod worker;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
     AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
-    Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
+    Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId, WebhookCall,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
@@ -27,6 +29,8 @@ pub struct Learned {
     pub ids: VecDeque<JobId>,
     /// Deliveries of the step with their numbers and tokens, in order.
     pub deliveries: Vec<(JobId, u64, Option<LockToken>)>,
+    /// The id of the worker or webhook that the reply is about.
+    pub registered: Option<Arc<str>>,
     /// The number of the wait, when the step began one.
     pub waiter: Option<WaiterId>,
     /// Jobs as they occur in the events of the step: what the contract does not order happens in this order.
@@ -162,7 +166,10 @@ pub struct Reference {
     /// Log lines that were kept so far.
     next_line: u64,
     greatest_id: Option<JobId>,
+    workers: worker::Registry,
+    hooks: Vec<webhook::Hook>,
     pub events: Vec<Event>,
+    pub calls: Vec<WebhookCall>,
     pub served: Vec<(WaiterId, Served)>,
     pub learned: Learned,
 }
@@ -180,7 +187,10 @@ impl Reference {
             next_seq: 0,
             next_line: 0,
             greatest_id: None,
+            workers: worker::Registry::default(),
+            hooks: Vec::new(),
             events: Vec::new(),
+            calls: Vec::new(),
             served: Vec::new(),
             learned: Learned::default(),
         }
@@ -228,7 +238,10 @@ impl Reference {
             Command::WaitJob(wait) => self.wait_job(caller, wait),
             command => match self.change(command) {
                 Some(changed) => changed.map_or_else(refuse, done),
-                None => done(self.query(command)),
+                None => self
+                    .about_workers(caller, command)
+                    .or_else(|| self.about_webhooks(command))
+                    .unwrap_or_else(|| done(self.query(command))),
             },
         }
     }
@@ -264,12 +277,14 @@ impl Reference {
     }
 
     fn emit(&mut self, queue: &Arc<str>, job: Option<JobId>, kind: EventKind) {
-        self.events.push(Event {
+        let event = Event {
             queue: Arc::clone(queue),
             job,
             at: self.now,
             kind,
-        });
+        };
+        self.note_calls(&event);
+        self.events.push(event);
     }
 
     fn emit_for(&mut self, at: usize, kind: EventKind) {

@@ -17,6 +17,7 @@ pub enum Kind {
     Stall,
     LetterEnd,
     QueueIdle,
+    WorkerEnd,
     Wait,
 }
 
@@ -30,7 +31,7 @@ impl Kind {
             Self::LockEnd => (2, 1),
             Self::Stall => (2, 2),
             Self::LetterEnd => (3, 0),
-            Self::QueueIdle => (4, 0),
+            Self::QueueIdle | Self::WorkerEnd => (4, 0),
             Self::Wait => (5, 0),
         }
     }
@@ -67,7 +68,7 @@ impl Reference {
         due.min_by_key(|due| {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
-                Kind::QueueIdle | Kind::Wait => None,
+                Kind::QueueIdle | Kind::WorkerEnd | Kind::Wait => None,
                 _ => self
                     .learned
                     .order
@@ -150,6 +151,9 @@ impl Reference {
         for (place, waiter) in self.waiters.iter().enumerate() {
             put(waiter.deadline, Kind::Wait, place);
         }
+        for (place, at) in self.ends_of_workers().into_iter().enumerate() {
+            put(at, Kind::WorkerEnd, place);
+        }
         for (place, queue) in self.queues.iter().enumerate() {
             if let Some(since) = queue.empty_since {
                 put(since + self.config.queue_idle, Kind::QueueIdle, place);
@@ -172,6 +176,7 @@ impl Reference {
             Kind::Stall => self.stall(at),
             Kind::LetterEnd => self.remove_letter(at),
             Kind::QueueIdle => drop(self.queues.remove(at)),
+            Kind::WorkerEnd => self.remove_worker(at),
             Kind::Wait => {
                 let waiter = self.waiters.remove(at);
                 let served = match waiter.wish {

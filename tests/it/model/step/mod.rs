@@ -2,11 +2,13 @@
 //! its sense when others are cut out of it; [`What::resolve`] turns it into a command when its turn comes.
 
 mod pick;
+mod registry;
 mod what;
 
 use bunqueue_mcp::engine::{JobId, LockToken, Millis};
 
 pub use pick::{Dice, Draft, Proof, Target};
+pub use registry::Errand;
 pub use what::What;
 
 use super::reference::Reference;

@@ -13,7 +13,7 @@ use bunqueue_mcp::engine::{
     Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, State, WaitFor,
 };
 
-use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
+use super::{Dice, Draft, Errand, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
 #[derive(Clone, Debug)]
@@ -56,6 +56,7 @@ pub enum What {
         limit: usize,
     },
     Wait(Target, bool, Millis),
+    Registry(Errand),
 }
 
 const BUCKETS: [Bucket; 7] = [
@@ -74,6 +75,9 @@ fn queue(number: u64) -> QueueName {
 
 impl What {
     pub fn random(dice: &mut Dice) -> Self {
+        if dice.chance(7) {
+            return Self::Registry(Errand::random(dice));
+        }
         let on = dice.below(3);
         match dice.below(100) {
             0..19 => Self::Add(on, Box::new(Draft::random(dice))),
@@ -338,6 +342,7 @@ impl What {
                 limit: *limit,
             }
             .into(),
+            Self::Registry(errand) => errand.resolve(scene),
             Self::Wait(target, completion, timeout) => WaitJob {
                 id: target.resolve(scene.model),
                 until: if *completion {
