@@ -14,4 +14,5 @@ pub mod http;
 pub mod mcp;
 pub mod metrics;
 pub mod server;
+pub mod webhooks;
 pub mod wire;

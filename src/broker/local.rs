@@ -1,6 +1,6 @@
 //! The engine in this process: one lock, one timer, and the waits it hands out as futures.
 //!
-//! Lock order: engine, then hub. The engine's lock is never held across an `await` or a system call; a
+//! Lock order: engine, then hub or the room for calls. The engine's lock is never held across an `await` or a system call; a
 //! batch of commands takes it once.
 
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
 use super::meter::Meter;
 use super::{Broker, Clock, Submitted, SystemClock, timer};
@@ -40,6 +41,8 @@ struct Core {
     engine: Engine,
     effects: Effects,
     waits: HashMap<WaiterId, oneshot::Sender<Served>>,
+    /// Where calls of webhooks go; without it nobody makes them.
+    calls: Option<CallSender>,
     /// When the timer will wake by itself; `i64::MAX` when it has nothing to wait for.
     armed_for: Millis,
     meter: Meter,
@@ -72,6 +75,7 @@ impl LocalBroker {
             engine: Engine::new(config, seed),
             effects: Effects::default(),
             waits: HashMap::new(),
+            calls: None,
             armed_for: Millis::MAX,
             meter: Meter::default(),
             hub_changes: 0,
@@ -91,6 +95,33 @@ impl LocalBroker {
     /// Lets everything happen that is due.
     pub fn tick(&self) {
         self.shared.tick();
+    }
+
+    /// The calls of webhooks that are due from now on. Whoever takes them has to make them; who took them before gets
+    /// no more.
+    pub fn webhook_calls(&self) -> Calls {
+        let (sender, calls) = calls::channel();
+        self.shared.core.lock().calls = Some(sender);
+        calls
+    }
+}
+
+impl Core {
+    /// Passes on calls of webhooks. One that finds no room is given up at once, which shows in the webhook's counts.
+    fn pass_on_calls(&mut self, now: Millis) {
+        let due = std::mem::take(&mut self.effects.calls);
+        let Some(calls) = &self.calls else { return };
+        for call in due {
+            let target = Arc::clone(&call.target);
+            if !calls.offer(call) {
+                let mut turn = Turn {
+                    now,
+                    caller: None,
+                    effects: &mut self.effects,
+                };
+                self.engine.report_webhook(&mut turn, &target.id, false);
+            }
+        }
     }
 }
 
@@ -132,6 +163,9 @@ impl Shared {
             // Events before answers: whoever an answer wakes finds what happened before it.
             if !core.effects.events.is_empty() {
                 self.hub.publish(&mut core.effects.events);
+            }
+            if !core.effects.calls.is_empty() {
+                core.pass_on_calls(now);
             }
             // Giving back what a vanished waiter was handed can serve the next one, hence the loop.
             if core.effects.served.is_empty() {

@@ -20,13 +20,16 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::announce::{self, Listening};
 use crate::broker::{Broker, LocalBroker};
-use crate::config::{Config, Http, Log, Program, Tcp};
+use crate::command::webhook::Addresses;
+use crate::config::{Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
+use crate::engine;
 use crate::http::{Guard, Pages};
 use crate::mcp::http::HttpConfig;
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
 use crate::metrics::Exporter;
 use crate::server::{self, FrameLimit, ServerOptions};
+use crate::webhooks;
 
 /// From the first signal or the end of input to the end of the process, open waits and slow clients included.
 const STOP_MAX: Duration = Duration::from_millis(1_900);
@@ -120,8 +123,9 @@ fn start_log(log: Log) {
 }
 
 async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
-    let broker: Arc<dyn Broker> =
-        Arc::new(LocalBroker::start(Default::default()).map_err(Fatal::System)?);
+    let broker = LocalBroker::start(engine_config(&config)).map_err(Fatal::System)?;
+    let calls = broker.webhook_calls();
+    let broker: Arc<dyn Broker> = Arc::new(broker);
     let registry = Arc::new(Registry::new().map_err(Fatal::Registry)?);
     let shutdown = CancellationToken::new();
     let selection = registry
@@ -173,6 +177,12 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         announce::mcp(&listening)
     }
 
+    let courier = tokio::spawn(webhooks::serve(
+        Arc::clone(&broker),
+        calls,
+        webhook_options(&config.webhooks),
+        shutdown.clone(),
+    ));
     end_on_signal(Arc::clone(&broker), shutdown.clone());
     end_in_time(shutdown.clone());
     if config.stdio {
@@ -190,6 +200,8 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     broker.shut_down();
     shutdown.cancel();
     while doors.join_next().await.is_some() {}
+    // It has nothing to finish, and ends with the token.
+    let _ = courier.await;
     Ok(())
 }
 
@@ -201,6 +213,23 @@ async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fata
     let listener = http::bind(host, port).await.map_err(fault)?;
     let address = listener.local_addr().map_err(fault)?;
     Ok((listener, address))
+}
+
+fn engine_config(config: &Config) -> engine::Config {
+    engine::Config {
+        worker_timeout: config.worker_timeout,
+        private_webhooks: config.webhooks.private,
+        ..engine::Config::default()
+    }
+}
+
+fn webhook_options(settings: &Webhooks) -> webhooks::Options {
+    webhooks::Options {
+        attempts: settings.attempts,
+        retry_delay: settings.retry_delay,
+        addresses: Addresses::allowed(settings.private),
+        ..webhooks::Options::default()
+    }
 }
 
 fn worker_options(tcp: &Tcp) -> ServerOptions {

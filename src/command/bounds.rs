@@ -81,6 +81,10 @@ pub const FLOW_ID_MAX: usize = 1_024;
 pub const FLOW_TAG_MAX: usize = 256;
 /// Tags of a job, queues of a worker.
 pub const LABELS_MAX: usize = 10_000;
+/// Characters (UTF-16 units) of the URL of a webhook.
+pub const WEBHOOK_URL_MAX: usize = 2_048;
+/// Characters (UTF-16 units) of the secret of a webhook.
+pub const WEBHOOK_SECRET_MAX: usize = 1_024;
 
 /// The name of a queue.
 ///

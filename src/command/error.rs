@@ -3,8 +3,11 @@
 //! The texts that clients match on are the protocol's (tcp protocol, sections 4 to 18; MCP contract,
 //! section 10); the hints are ours. No text carries a path, a host name or a backtrace.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
+use super::address::Forbidden;
 use super::flow::FlowFault;
 use crate::engine::{BatchRefusal, JobId, Refusal};
 
@@ -281,6 +284,29 @@ pub enum ArgumentError {
         /// The list that differs.
         field: &'static str,
     },
+    /// No URL, or an empty one.
+    #[error("Webhook URL is required")]
+    WebhookUrlRequired,
+    /// Over [`super::bounds::WEBHOOK_URL_MAX`].
+    #[error("Webhook URL too long (max 2048 characters)")]
+    WebhookUrlTooLong,
+    /// No URL.
+    #[error("Invalid URL format")]
+    WebhookUrlInvalid,
+    /// Neither http nor https.
+    #[error("Webhook URL must use http or https protocol")]
+    WebhookScheme,
+    /// A host that this server must not be made to call.
+    #[error("Webhook URL cannot point to {0}")]
+    WebhookHost(Forbidden),
+    /// A user name or password before the host.
+    #[error("Webhook URL cannot contain a user name or password")]
+    WebhookCredentials,
+    /// Names that no event of webhooks has.
+    #[error(
+        "Invalid webhook event(s): {0}. Valid: job.pushed, job.started, job.completed, job.failed, job.progress"
+    )]
+    WebhookEvents(Arc<str>),
     /// Part of the protocol that this version does not implement; ignoring it would change what the job means.
     #[error("{0} is not supported by this version")]
     Unsupported(&'static str),
@@ -356,6 +382,7 @@ const fn refusal_code(refusal: &Refusal) -> ErrorCode {
         | Refusal::ParentElsewhere { .. }
         | Refusal::ChildOfAnother { .. }
         | Refusal::GroupFull { .. }
+        | Refusal::TooMany { .. }
         | Refusal::FlowJobExists(_) => ErrorCode::Conflict,
     }
 }
@@ -380,6 +407,7 @@ const fn refusal_hint(refusal: &Refusal) -> &'static str {
         Refusal::SelfDependency(_) | Refusal::DependencyCycle => {
             "Order the jobs so that none waits for itself."
         }
+        Refusal::TooMany { .. } => "Remove one that is no longer needed first.",
         Refusal::GroupFull { .. } => {
             "Wait until jobs of the group have been taken, or add the job with a greater group.maxSize."
         }
@@ -418,7 +446,7 @@ impl ArgumentError {
             Self::NotInteger(_) => "Pass a whole number.",
             Self::NotText(_) | Self::NotTextOrNull(_) => "Pass a text.",
             Self::EmptyText(_) => "Pass a text that is not empty.",
-            Self::TextTooLong { .. } => "Pass a shorter text.",
+            Self::TextTooLong { .. } | Self::WebhookUrlTooLong => "Pass a shorter text.",
             Self::NulInText(_) => "Pass the text without NUL characters.",
             Self::CustomIdUnicode => "Pass an id that is valid UTF-8.",
             Self::NotObject(_) => "Pass an object.",
@@ -432,6 +460,16 @@ impl ArgumentError {
             Self::TooMany { .. } => "Split the list over several calls.",
             Self::EventTypes => "Name 1 to 32 types of event, or leave the argument out for all.",
             Self::LengthMismatch { .. } => "Give exactly one entry per id.",
+            Self::WebhookUrlRequired | Self::WebhookUrlInvalid | Self::WebhookScheme => {
+                "Pass an absolute URL such as https://hooks.example.com/jobs."
+            }
+            Self::WebhookHost(_) => {
+                "Pass a URL on the public internet; only the operator can allow private addresses."
+            }
+            Self::WebhookCredentials => {
+                "Leave them out of the URL; a receiver can check the signature made with the secret."
+            }
+            Self::WebhookEvents(_) => "Name only events of that list.",
             Self::Unsupported(_) => "Leave the option out; a later version will take it.",
         }
     }
@@ -477,12 +515,20 @@ mod tests {
             CommandError::Refused(Refusal::TokenRequired(id.clone())),
             CommandError::Refused(Refusal::TokenInvalid(id.clone())),
             CommandError::not_found(id),
+            CommandError::Refused(Refusal::TooMany {
+                what: "webhooks",
+                max: 1,
+            }),
             CommandError::Refused(Refusal::GroupFull {
                 group: "g".into(),
                 max: 1,
             }),
             CommandError::ShuttingDown,
             CommandError::Internal,
+            ArgumentError::WebhookUrlInvalid.into(),
+            ArgumentError::WebhookHost(Forbidden::Private).into(),
+            ArgumentError::WebhookCredentials.into(),
+            ArgumentError::WebhookEvents("x".into()).into(),
             ArgumentError::QueueRequired.into(),
             ArgumentError::JobName.into(),
             ArgumentError::DataTooLarge.into(),

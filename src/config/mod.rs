@@ -72,6 +72,10 @@ pub enum Key {
     TcpWriteBudget,
     FrameLimit,
     FrameWindow,
+    WorkerTimeout,
+    WebhookAttempts,
+    WebhookDelay,
+    WebhookPrivate,
     Toolsets,
     LogLevel,
     LogFormat,
@@ -140,6 +144,14 @@ pub const SETTINGS: &[Setting] = &[
         "Frames that a worker's connection may send within the window; unset sets no bound"),
     setting!(FrameWindow, Some("rate-limit-window-ms"), ["RATE_LIMIT_WINDOW_MS"], "MS", "60000", Both,
         "Length of that window; 0 sets no bound"),
+    setting!(WorkerTimeout, Some("worker-timeout-ms"), ["WORKER_TIMEOUT_MS"], "MS", "30000", Both,
+        "Silence after which a registered worker is stale; after three times that it is forgotten"),
+    setting!(WebhookAttempts, Some("webhook-max-retries"), ["WEBHOOK_MAX_RETRIES"], "N", "3", Both,
+        "Attempts for each call of a webhook, the first one included"),
+    setting!(WebhookDelay, Some("webhook-retry-delay-ms"), ["WEBHOOK_RETRY_DELAY_MS"], "MS", "1000", Both,
+        "Wait after the first failed attempt; after the second twice that, and so on"),
+    setting!(WebhookPrivate, Some("webhook-allow-private"), ["WEBHOOK_ALLOW_PRIVATE"], "true|false", "false", Both,
+        "Whether webhooks may point to this machine and to private networks"),
     setting!(Toolsets, Some("toolsets"), ["BUNQUEUE_MCP_TOOLSETS"], "IDS", "all", Both,
         "Toolsets that agents get, separated by commas"),
     setting!(LogLevel, Some("log-level"), ["LOG_LEVEL"], "LEVEL", "info", Both,
@@ -214,6 +226,10 @@ pub struct Config {
     pub tcp: Option<Tcp>,
     /// The metrics page.
     pub metrics: Metrics,
+    /// Silence after which a registered worker is stale, in ms.
+    pub worker_timeout: i64,
+    /// Calls of webhooks.
+    pub webhooks: Webhooks,
     /// Toolsets that agents get, as given; `None`: all.
     pub toolsets: Option<String>,
     /// Logging.
@@ -267,6 +283,17 @@ pub struct Tcp {
     pub write_budget: Option<usize>,
     /// Frames allowed within a window; `None`: any number.
     pub frame_limit: Option<(usize, Duration)>,
+}
+
+/// Calls of webhooks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Webhooks {
+    /// Attempts for each call, at least 1.
+    pub attempts: u32,
+    /// Wait after a failed attempt, times its number.
+    pub retry_delay: Duration,
+    /// Whether addresses that are not public may be called.
+    pub private: bool,
 }
 
 /// Logging.

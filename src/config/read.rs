@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Config, ConfigError, Http, Key, Log, Metrics, NOT_YET, Program, SETTINGS, Source, Tcp,
+    Config, ConfigError, Http, Key, Log, Metrics, NOT_YET, Program, SETTINGS, Source, Tcp, Webhooks,
 };
 use crate::http::is_page;
 use crate::mcp::http::is_loopback;
@@ -17,6 +17,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
     reader.refuse_what_is_not_there()?;
     let log = reader.log()?;
     let toolsets = reader.toolsets();
+    let webhooks = reader.webhooks()?;
+    let worker_timeout = reader.worker_timeout()?;
     Ok(match program {
         Program::Serve => {
             let (http, tcp) = reader.serve()?;
@@ -29,6 +31,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 http: Some(http),
                 tcp: Some(tcp),
                 metrics,
+                worker_timeout,
+                webhooks,
                 toolsets,
                 log,
             }
@@ -48,6 +52,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                     labelled_queues: 0,
                     with_token: false,
                 },
+                worker_timeout,
+                webhooks,
                 toolsets,
                 log,
             }
@@ -333,6 +339,22 @@ impl Reader<'_> {
         self.given(Key::Toolsets).map(|given| given.value)
     }
 
+    fn webhooks(&self) -> Result<Webhooks, ConfigError> {
+        let attempts = self.integer(Key::WebhookAttempts, "positive", 1)?;
+        let delay = self.integer(Key::WebhookDelay, "non-negative", 0)?;
+        let words = ["true", "false"];
+        Ok(Webhooks {
+            attempts: attempts.try_into().unwrap_or(u32::MAX),
+            retry_delay: Duration::from_millis(delay),
+            private: self.choice(Key::WebhookPrivate, "true or false", &words)? == "true",
+        })
+    }
+
+    fn worker_timeout(&self) -> Result<i64, ConfigError> {
+        let timeout = self.integer(Key::WorkerTimeout, "positive", 1)?;
+        Ok(timeout.try_into().unwrap_or(i64::MAX))
+    }
+
     fn frame_limit(&self) -> Result<Option<(usize, Duration)>, ConfigError> {
         let window = self.integer(Key::FrameWindow, "non-negative", 0)?;
         if self.given(Key::FrameLimit).is_none() || window == 0 {
@@ -591,6 +613,42 @@ mod tests {
             ("DATA_PATH", " "),
         ];
         assert!(load(Program::Mcp, &Fixed(&given)).is_ok());
+    }
+
+    #[test]
+    fn webhooks_and_workers_have_the_defaults_of_the_contract() {
+        let read = |given| {
+            let config = load(Program::Serve, &Fixed(given)).unwrap();
+            let Webhooks {
+                attempts,
+                retry_delay,
+                private,
+            } = config.webhooks;
+            (
+                attempts,
+                retry_delay.as_millis(),
+                private,
+                config.worker_timeout,
+            )
+        };
+        assert_eq!(read(&[]), (3, 1_000, false, 30_000));
+        let given = [
+            ("WEBHOOK_MAX_RETRIES", "1"),
+            ("WEBHOOK_RETRY_DELAY_MS", "0"),
+            ("WEBHOOK_ALLOW_PRIVATE", "TRUE"),
+            ("--worker-timeout-ms", "99999999999999999999"),
+        ];
+        assert_eq!(read(&given[..3]), (1, 0, true, 30_000));
+        let wrong: [(&str, &str); 4] = [
+            ("WEBHOOK_MAX_RETRIES", "0"),
+            ("WEBHOOK_RETRY_DELAY_MS", "1s"),
+            ("WEBHOOK_ALLOW_PRIVATE", "maybe"),
+            given[3],
+        ];
+        for (setting, value) in wrong {
+            let text = fault(Program::Mcp, &[(setting, value)]);
+            assert!(text.starts_with(setting), "{text}");
+        }
     }
 
     #[test]

@@ -4,8 +4,9 @@
 
 use std::borrow::Cow;
 
+use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
-use crate::engine::{JobId, Refusal};
+use crate::engine::{JobId, Refusal, WEBHOOKS_MAX, WORKERS_MAX};
 use crate::mcp::{Registry, Rule, ToolError};
 
 /// Codes that do not depend on what a tool does.
@@ -202,8 +203,17 @@ fn causes() -> Vec<CommandError> {
             group: "<group>".into(),
             max: BOUND as u64,
         },
+        Refusal::TooMany {
+            what: "webhooks",
+            max: WEBHOOKS_MAX,
+        },
+        Refusal::TooMany {
+            what: "workers",
+            max: WORKERS_MAX,
+        },
     ];
-    let arguments = argument_causes().into_iter().map(CommandError::from);
+    let hosts = Forbidden::ALL.map(ArgumentError::WebhookHost);
+    let arguments = argument_causes().into_iter().chain(hosts);
     let entries = [
         CommandError::BatchEntry {
             index: 0,
@@ -224,6 +234,7 @@ fn causes() -> Vec<CommandError> {
     ];
     let flows = FlowFault::samples().into_iter().map(CommandError::from);
     arguments
+        .map(CommandError::from)
         .chain(entries)
         .chain(refusals.map(CommandError::from))
         .chain(flows)
@@ -278,6 +289,13 @@ fn argument_causes() -> Vec<ArgumentError> {
         ArgumentError::NotSafeInteger(field),
         ArgumentError::MetricsQueue,
         ArgumentError::MetricsType,
+        ArgumentError::WebhookUrlRequired,
+        ArgumentError::WebhookUrlTooLong,
+        ArgumentError::WebhookUrlInvalid,
+        ArgumentError::WebhookScheme,
+        ArgumentError::WebhookHost(Forbidden::Localhost),
+        ArgumentError::WebhookCredentials,
+        ArgumentError::WebhookEvents("<names>".into()),
     ]
 }
 
@@ -341,13 +359,20 @@ mod tests {
             ArgumentError::NotSafeInteger(_) => 27,
             ArgumentError::MetricsQueue => 28,
             ArgumentError::MetricsType => 29,
+            ArgumentError::WebhookUrlRequired => 30,
+            ArgumentError::WebhookUrlTooLong => 31,
+            ArgumentError::WebhookUrlInvalid => 32,
+            ArgumentError::WebhookScheme => 33,
+            ArgumentError::WebhookHost(_) => 34,
+            ArgumentError::WebhookCredentials => 35,
+            ArgumentError::WebhookEvents(_) => 36,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..30).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..37).collect::<Vec<_>>());
     }
 
     #[test]

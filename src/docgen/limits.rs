@@ -1,13 +1,15 @@
 //! The reference of limits: every bound and default, read from the constants that the program itself uses.
 
-use crate::broker::BACKLOG_MAX;
+use crate::broker::{ALL_CALL_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX};
 use crate::command::bounds;
 use crate::engine::{
-    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, Config, FORGET_AFTER_TIMEOUTS, JobOptions,
-    LOG_LINES_MAX, LOST_IN_A_ROW_MAX, PULL_BYTES_MAX, TIMELINE_MAX,
+    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, Config, FORGET_AFTER_TIMEOUTS,
+    JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX, PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX,
+    WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
+use crate::webhooks;
 
 /// What is bounded, by what, in which unit.
 type Row = (&'static str, i128, &'static str);
@@ -19,6 +21,7 @@ pub(super) fn page() -> String {
         ("Calls and waits", calls_and_waits()),
         ("Deliveries and retries", deliveries()),
         ("What is kept", retention()),
+        ("Webhooks", webhooks()),
         ("Connections", connections()),
     ];
     let mut text = String::from(
@@ -303,6 +306,7 @@ fn retention() -> Vec<Row> {
             whole(JobOptions::default().stack_trace_limit),
             "lines",
         ),
+        ("registered workers, up to", count(WORKERS_MAX), "workers"),
         (
             "silence after which a registered worker is stale",
             config.worker_timeout.into(),
@@ -333,6 +337,57 @@ fn retention() -> Vec<Row> {
             "such counts above zero, all queues together",
             count(config.metric_points_max),
             "counts, the newest",
+        ),
+    ]
+}
+
+fn webhooks() -> Vec<Row> {
+    vec![
+        ("webhooks, up to", count(WEBHOOKS_MAX), "webhooks"),
+        (
+            "URL of a webhook, up to",
+            count(bounds::WEBHOOK_URL_MAX),
+            "characters (UTF-16)",
+        ),
+        (
+            "secret of a webhook, up to",
+            count(bounds::WEBHOOK_SECRET_MAX),
+            "characters (UTF-16)",
+        ),
+        (
+            "time of one attempt to call it",
+            webhooks::ATTEMPT_TIME.as_millis() as i128,
+            "ms",
+        ),
+        (
+            "calls of one webhook in progress at the same time",
+            count(webhooks::CONCURRENT_MAX),
+            "calls",
+        ),
+        (
+            "calls of one webhook in progress or waiting, more count as failed",
+            count(CALLS_MAX),
+            "calls",
+        ),
+        (
+            "data and texts in these calls, a single larger one aside",
+            count(CALL_BYTES_MAX),
+            "bytes",
+        ),
+        (
+            "data and texts in the calls of all webhooks",
+            count(ALL_CALL_BYTES_MAX),
+            "bytes",
+        ),
+        (
+            "calls that one batch of commands makes, more count as failed",
+            count(CALLS_DUE_MAX),
+            "calls",
+        ),
+        (
+            "answer of a receiver that is read, up to",
+            count(webhooks::ANSWER_BYTES_MAX),
+            "bytes",
         ),
     ]
 }

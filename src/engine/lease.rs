@@ -333,7 +333,7 @@ impl Engine {
     pub fn disconnect(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
         self.tick(turn);
         self.drop_waits_of(connection);
-        self.workers.forget_connection(connection);
+        self.forget_workers_of(connection);
         let owned = self.connections.remove(&connection).unwrap_or_default();
         self.hold(turn, |engine, turn| {
             for key in owned.into_values() {

@@ -8,7 +8,7 @@
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun` (retries of
 //! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
-//! `worker`, `figures` (what is counted and measured). Behaviour: the engine contract.
+//! `worker`, `webhook`, `figures` (what is counted and measured). Behaviour: the engine contract.
 
 mod admission;
 mod backlog;
@@ -38,6 +38,7 @@ mod rerun;
 mod retention;
 mod store;
 mod table;
+mod webhook;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -72,7 +73,11 @@ pub use report::BACKOFF_MAX;
 pub use rerun::{CompletedSelection, DlqSelection};
 pub use retention::LOG_LINES_MAX;
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
-pub use worker::FORGET_AFTER_TIMEOUTS;
+pub use webhook::{
+    CALLS_DUE_MAX, NewWebhook, WEBHOOKS_MAX, WebhookCall, WebhookEvent, WebhookSecret,
+    WebhookStats, WebhookTarget, WebhookView,
+};
+pub use worker::{FORGET_AFTER_TIMEOUTS, WORKERS_MAX};
 
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
@@ -82,6 +87,7 @@ use name::Names;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
+use webhook::Webhooks;
 use worker::Workers;
 
 /// Unix time, or a span of time, in milliseconds.
@@ -134,6 +140,8 @@ pub struct Config {
     pub metric_minutes: u32,
     /// Such counts above zero over all queues.
     pub metric_points_max: usize,
+    /// Whether webhooks may point to addresses that are not public.
+    pub private_webhooks: bool,
 }
 
 impl Default for Config {
@@ -156,6 +164,7 @@ impl Default for Config {
             journal_max: 10_000,
             metric_minutes: 20_160,
             metric_points_max: 1_000_000,
+            private_webhooks: false,
         }
     }
 }
@@ -169,6 +178,8 @@ pub struct Effects {
     pub only: Option<Arc<HashSet<Arc<str>>>>,
     /// What happened.
     pub events: Vec<Event>,
+    /// Webhooks to call.
+    pub calls: Vec<WebhookCall>,
     /// Waits that ended.
     pub served: Vec<(WaiterId, Served)>,
 }
@@ -203,6 +214,7 @@ pub struct Engine {
     retention: Retention,
     workers: Workers,
     figures: Figures,
+    webhooks: Webhooks,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use.
@@ -226,6 +238,7 @@ impl Engine {
             retention: Retention::default(),
             workers: Workers::default(),
             figures: Figures::default(),
+            webhooks: Webhooks::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -304,9 +317,22 @@ impl Engine {
     fn emit(&mut self, turn: &mut Turn<'_>, key: JobKey, kind: EventKind) {
         let queue = self.store.job(key).queue;
         self.count(queue, &kind);
-        if turn.effects.wants(self.queues.name(queue)) {
-            let id = self.store.job(key).id.clone();
-            self.tell(turn, queue, Some(id), kind);
+        let called = self.webhooks.wanted_for(&kind);
+        let heard = turn.effects.wants(self.queues.name(queue));
+        if !heard && called.is_none() {
+            return;
+        }
+        let event = Event {
+            queue: Arc::clone(self.queues.name(queue)),
+            job: Some(self.store.job(key).id.clone()),
+            at: self.now,
+            kind,
+        };
+        if let Some(name) = called {
+            self.webhooks.call(name, &event, &mut turn.effects.calls);
+        }
+        if heard {
+            turn.effects.events.push(event);
         }
     }
 
@@ -314,16 +340,12 @@ impl Engine {
     fn emit_of_queue(&mut self, turn: &mut Turn<'_>, queue: QueueKey, kind: EventKind) {
         self.count(queue, &kind);
         if turn.effects.wants(self.queues.name(queue)) {
-            self.tell(turn, queue, None, kind);
+            turn.effects.events.push(Event {
+                queue: Arc::clone(self.queues.name(queue)),
+                job: None,
+                at: self.now,
+                kind,
+            });
         }
-    }
-
-    fn tell(&self, turn: &mut Turn<'_>, queue: QueueKey, job: Option<JobId>, kind: EventKind) {
-        turn.effects.events.push(Event {
-            queue: Arc::clone(self.queues.name(queue)),
-            job,
-            at: self.now,
-            kind,
-        });
     }
 }

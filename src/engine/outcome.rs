@@ -189,6 +189,13 @@ pub enum Refusal {
     NoParent(JobId),
     /// The id of a job of a flow is taken.
     FlowJobExists(JobId),
+    /// There are as many as there may be.
+    TooMany {
+        /// Of what, in the plural.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
     /// The group has as many queued jobs as the one that was to be added allows.
     GroupFull {
         /// The group.
@@ -243,6 +250,7 @@ impl fmt::Display for Refusal {
             Self::GroupFull { group, max } => {
                 write!(f, "Group {group} has reached its maximum size of {max}")
             }
+            Self::TooMany { what, max } => write!(f, "Too many {what} (max {max})"),
         }
     }
 }

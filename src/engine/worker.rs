@@ -5,11 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::deadline::Timer;
-use super::outcome::{ConnectionId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView};
+use super::outcome::{
+    ConnectionId, Refusal, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
+};
 use super::{Engine, Millis, Turn};
 
 /// Timeouts after which a silent worker is forgotten.
 pub const FORGET_AFTER_TIMEOUTS: Millis = 3;
+/// Workers registered at one time.
+pub const WORKERS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Workers {
@@ -43,8 +47,8 @@ impl Workers {
         else {
             return false;
         };
-        self.gone_processed += worker.view.processed_jobs;
-        self.gone_failed += worker.view.failed_jobs;
+        count_in(&mut self.gone_processed, worker.view.processed_jobs);
+        count_in(&mut self.gone_failed, worker.view.failed_jobs);
         true
     }
 
@@ -59,21 +63,30 @@ impl Workers {
             self.remove(&id);
         }
     }
+}
 
-    pub(super) fn forget_connection(&mut self, connection: ConnectionId) {
-        self.remove_where(|worker| worker.connection == Some(connection));
-    }
+/// Adds a figure to a total. Workers report what they like, but a total is always a number.
+fn count_in(total: &mut f64, figure: f64) {
+    *total = (*total + figure).clamp(f64::MIN, f64::MAX);
 }
 
 impl Engine {
     /// Registers a worker, or updates the one with that id (its name stays).
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`] when there are [`WORKERS_MAX`] others.
     pub fn register_worker(
         &mut self,
         turn: &mut Turn<'_>,
         worker: WorkerRegistration,
-    ) -> WorkerView {
+    ) -> Result<WorkerView, Refusal> {
         self.tick(turn);
         let now = self.now;
+        let known = |id: &Arc<str>| self.workers.by_id.contains_key(id);
+        if self.workers.list.len() >= WORKERS_MAX && !worker.id.as_ref().is_some_and(known) {
+            let (what, max) = ("workers", WORKERS_MAX);
+            return Err(Refusal::TooMany { what, max });
+        }
         let id = worker
             .id
             .unwrap_or_else(|| self.ids.job_id(now).text().into());
@@ -118,7 +131,7 @@ impl Engine {
             None => unreachable!("the worker was just registered"),
         };
         self.arm_worker_check();
-        view
+        Ok(view)
     }
 
     /// A worker's sign of life with absolute figures; false for an unknown worker.
@@ -144,30 +157,61 @@ impl Engine {
     /// Forgets a worker; false for an unknown one.
     pub fn unregister_worker(&mut self, turn: &mut Turn<'_>, id: &str) -> bool {
         self.tick(turn);
-        self.workers.remove(id)
+        let known = self.workers.remove(id);
+        self.disarm_worker_check();
+        known
     }
 
-    /// All workers, in order of registration, with totals.
+    /// The connection is gone, and with it the workers that registered over it.
+    pub(super) fn forget_workers_of(&mut self, connection: ConnectionId) {
+        self.workers
+            .remove_where(|worker| worker.connection == Some(connection));
+        self.disarm_worker_check();
+    }
+
+    /// All workers, in order of registration, with totals; those count workers that are gone, too.
     pub fn workers(&mut self, turn: &mut Turn<'_>) -> (Vec<WorkerView>, WorkerStats) {
         self.tick(turn);
-        let mut stats = WorkerStats {
+        let gone = WorkerStats {
             total_processed: self.workers.gone_processed,
             total_failed: self.workers.gone_failed,
             ..WorkerStats::default()
         };
-        let mut list = Vec::with_capacity(self.workers.list.len());
-        for worker in self.workers.list.values() {
-            let mut view = worker.view.clone();
-            view.active = self.now - view.last_seen < self.config.worker_timeout;
+        self.list_workers(gone, |_| true)
+    }
+
+    /// The workers that say they serve a queue, in order of registration, with totals over them alone.
+    pub fn workers_of(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &str,
+    ) -> (Vec<WorkerView>, WorkerStats) {
+        self.tick(turn);
+        let serves = |view: &WorkerView| view.queues.iter().any(|name| &**name == queue);
+        self.list_workers(WorkerStats::default(), serves)
+    }
+
+    fn list_workers(
+        &self,
+        mut stats: WorkerStats,
+        wanted: impl Fn(&WorkerView) -> bool,
+    ) -> (Vec<WorkerView>, WorkerStats) {
+        let mut list = Vec::new();
+        let views = self.workers.list.values().map(|worker| &worker.view);
+        for view in views.filter(|view| wanted(view)) {
+            let active = self.now - view.last_seen < self.config.worker_timeout;
             stats.total += 1;
-            stats.total_processed += view.processed_jobs;
-            stats.total_failed += view.failed_jobs;
-            stats.active_jobs += view.active_jobs;
-            if view.active {
+            count_in(&mut stats.total_processed, view.processed_jobs);
+            count_in(&mut stats.total_failed, view.failed_jobs);
+            count_in(&mut stats.active_jobs, view.active_jobs);
+            if active {
                 stats.active += 1;
-                stats.concurrency_slots += view.concurrency;
+                count_in(&mut stats.concurrency_slots, view.concurrency);
             }
-            list.push(view);
+            list.push(WorkerView {
+                active,
+                ..view.clone()
+            });
         }
         (list, stats)
     }
@@ -177,7 +221,7 @@ impl Engine {
         if self.workers.check_at.is_some() {
             return;
         }
-        let silent_for = self.config.worker_timeout * FORGET_AFTER_TIMEOUTS;
+        let silent_for = self.forget_workers_after();
         let seen = self.workers.list.values().map(|known| known.view.last_seen);
         if let Some(oldest) = seen.min() {
             let at = oldest.saturating_add(silent_for);
@@ -186,14 +230,24 @@ impl Engine {
         }
     }
 
+    /// Without workers there is nothing to check.
+    fn disarm_worker_check(&mut self) {
+        if self.workers.list.is_empty()
+            && let Some(at) = self.workers.check_at.take()
+        {
+            self.deadlines.remove(at, Timer::Workers);
+        }
+    }
+
+    fn forget_workers_after(&self) -> Millis {
+        let timeout = self.config.worker_timeout;
+        timeout.saturating_mul(FORGET_AFTER_TIMEOUTS)
+    }
+
     /// Forgets workers that have been silent for too long.
     pub(super) fn forget_silent_workers(&mut self) {
         self.workers.check_at = None;
-        let silent_since = self.now
-            - self
-                .config
-                .worker_timeout
-                .saturating_mul(FORGET_AFTER_TIMEOUTS);
+        let silent_since = self.now.saturating_sub(self.forget_workers_after());
         self.workers
             .remove_where(|worker| worker.view.last_seen <= silent_since);
         self.arm_worker_check();

@@ -255,6 +255,13 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::Unsupported(field) => field,
         ArgumentError::CustomIdUnicode => "jobId",
         ArgumentError::EventTypes => "eventTypes",
+        ArgumentError::WebhookUrlRequired
+        | ArgumentError::WebhookUrlTooLong
+        | ArgumentError::WebhookUrlInvalid
+        | ArgumentError::WebhookScheme
+        | ArgumentError::WebhookHost(_)
+        | ArgumentError::WebhookCredentials => "url",
+        ArgumentError::WebhookEvents(_) => "events",
     }
 }
 

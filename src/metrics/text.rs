@@ -1,5 +1,5 @@
 //! The text format of Prometheus. Names, types and labels are those of the engine contract, section 22; what this version
-//! does not have (backups, schedules, webhooks) is there with the value that is true of it.
+//! does not have (backups, schedules) is there with the value that is true of it.
 
 use std::fmt::{Display, Write};
 
@@ -139,11 +139,16 @@ impl Text {
         );
         let help = "Jobs that workers say they have failed";
         self.counter("bunqueue_workers_failed_total", help, workers.total_failed);
-        self.gauge("bunqueue_webhooks_registered", "Registered webhooks", 0);
+        let webhooks = overview.webhooks;
+        self.gauge(
+            "bunqueue_webhooks_registered",
+            "Registered webhooks",
+            webhooks.total,
+        );
         self.gauge(
             "bunqueue_webhooks_enabled",
             "Webhooks that are switched on",
-            0,
+            webhooks.enabled,
         );
     }
 

@@ -14,7 +14,7 @@ use bunqueue_mcp::engine::{
     Added, Caller, Change, Config, ConnectionId, Counts, Delivery, Effects, Engine, Event,
     EventKind, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis, NewJob,
     Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totals, Turn,
-    WaiterId,
+    WaiterId, WebhookCall,
 };
 
 pub struct World {
@@ -212,6 +212,16 @@ impl World {
 
     pub fn event_kinds(&mut self) -> Vec<EventKind> {
         self.events().into_iter().map(|event| event.kind).collect()
+    }
+
+    /// Nobody wants events from now on.
+    pub fn nobody_listens(&mut self) {
+        self.effects.listening = false;
+    }
+
+    /// Calls of webhooks that were left since the last look.
+    pub fn calls(&mut self) -> Vec<WebhookCall> {
+        std::mem::take(&mut self.effects.calls)
     }
 
     /// Waits that ended since the last look.

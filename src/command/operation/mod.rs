@@ -16,6 +16,7 @@ mod monitor;
 mod policy;
 mod queue;
 mod read;
+mod webhook;
 mod work;
 mod worker;
 
@@ -50,8 +51,14 @@ pub use read::{
     GetCount, GetCounts, GetCountsPerPriority, GetJob, GetJobByCustomId, GetJobs, GetResult,
     GetState, WaitJob,
 };
+pub use webhook::{
+    AddWebhook, IsWebhookEnabled, ListWebhooks, RemoveWebhook, ReportWebhook, SetWebhookEnabled,
+    Webhooks,
+};
 pub use work::{Ack, AckMany, ExtendLock, Fail, Heartbeat, Progress, Pull, Renew};
-pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers};
+pub use worker::{
+    ListQueueWorkers, ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers,
+};
 
 use super::CommandError;
 use super::flow::AddFlow;
@@ -59,7 +66,8 @@ use crate::engine::{
     Added, Change, ChildFailure, Counts, Delivery, DlqConfig, DlqEntry, DlqStats, Engine, FlowNode,
     JobDetail, JobId, JobView, Latency, LogLine, MemoryStats, Millis, Overview, Payload,
     Progressing, QueueDetail, QueueHealth, QueueLimits, QueueMetrics, QueueSummary, RateLimit,
-    Renewal, Report, StallConfig, State, Stats, StorageStatus, Turn, Waited, WaiterId, WorkerView,
+    Renewal, Report, StallConfig, State, Stats, StorageStatus, Turn, Waited, WaiterId, WebhookView,
+    WorkerView,
 };
 
 /// A command and the type of its reply.
@@ -225,6 +233,13 @@ operations! {
     ListQueueSummaries => Summaries(Vec<QueueSummary>),
     GetQueueDetail => Detail(Box<QueueDetail>),
     GetQueueHealth => Health(QueueHealth),
+    ListQueueWorkers => Workers(Workers),
+    AddWebhook => Webhook(Box<WebhookView>),
+    RemoveWebhook => Flag(bool),
+    SetWebhookEnabled => Flag(bool),
+    IsWebhookEnabled => Flag(bool),
+    ReportWebhook => Flag(bool),
+    ListWebhooks => Webhooks(Webhooks),
 }
 
 /// What a broker answers.
@@ -290,7 +305,7 @@ pub enum Reply {
     Id(Option<JobId>),
     /// A worker.
     Worker(Box<WorkerView>),
-    /// All workers.
+    /// All workers, or those of a queue.
     Workers(Workers),
     /// What limits a queue.
     Limits(QueueLimits),
@@ -318,4 +333,8 @@ pub enum Reply {
     Detail(Box<QueueDetail>),
     /// Whether a queue moves.
     Health(QueueHealth),
+    /// A webhook.
+    Webhook(Box<WebhookView>),
+    /// All webhooks.
+    Webhooks(Webhooks),
 }

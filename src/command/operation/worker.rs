@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Execute, Outcome};
+use crate::command::QueueName;
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, Turn, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView};
 
@@ -15,7 +16,7 @@ pub struct RegisterWorker {
 
 impl Execute for RegisterWorker {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        Ok(Done(Box::new(engine.register_worker(turn, self.worker))))
+        Ok(Done(Box::new(engine.register_worker(turn, self.worker)?)))
     }
 }
 
@@ -54,6 +55,20 @@ pub struct ListWorkers;
 impl Execute for ListWorkers {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
         let (list, stats) = engine.workers(turn);
+        Ok(Done(Workers { list, stats }))
+    }
+}
+
+/// Lists the workers that say they serve a queue, with totals over them alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListQueueWorkers {
+    /// The queue.
+    pub queue: QueueName,
+}
+
+impl Execute for ListQueueWorkers {
+    fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
+        let (list, stats) = engine.workers_of(turn, self.queue.as_str());
         Ok(Done(Workers { list, stats }))
     }
 }

@@ -8,6 +8,7 @@ use super::super::lease::silence_allowed;
 use super::super::outcome::{Bucket, Counts, Listing, WorkerStats, WorkerView};
 use super::super::queue::{Queue, QueueKey};
 use super::super::store::Job;
+use super::super::webhook::WebhookStats;
 use super::super::{Engine, Millis, Turn};
 use super::minutes::Minute;
 use super::{Counted, Latency, Throughput, Totals};
@@ -202,6 +203,8 @@ pub struct Overview {
     pub workers: Vec<WorkerView>,
     /// Over all of them.
     pub worker_stats: WorkerStats,
+    /// How many webhooks there are.
+    pub webhooks: WebhookStats,
     /// Queues, in order of first use.
     pub queues: Vec<QueueSummary>,
 }
@@ -425,6 +428,7 @@ impl Engine {
             storage: StorageStatus::IN_MEMORY,
             workers,
             worker_stats,
+            webhooks: self.webhook_stats(),
             queues: self.read_summaries(),
         }
     }

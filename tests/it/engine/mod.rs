@@ -20,3 +20,5 @@ mod push;
 mod query;
 mod rerun;
 mod transition;
+mod webhook;
+mod worker;

@@ -7,11 +7,12 @@ use bunqueue_mcp::command::{
     Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetDlq,
     GetDlqConfig, GetDlqStats, GetJob, GetJobByCustomId, GetJobs, GetLogs, GetOverview,
     GetQueueDetail, GetQueueHealth, GetQueueMetrics, GetResult, GetStallConfig, GetState, IsPaused,
-    ListQueues, Pull, QueueName, Reply, execute,
+    ListQueueWorkers, ListQueues, ListWebhooks, ListWorkers, Pull, QueueName, Reply, execute,
 };
 use bunqueue_mcp::engine::{
     Caller, Change, Config, ConnectionId, Delivery, DlqFilter, Effects, Engine, Event, EventKind,
     JobId, Listing, LockToken, MetricKind, Millis, QueueSummary, Served, Turn, WaiterId,
+    WebhookCall,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -290,8 +291,14 @@ impl Pair {
             Some(Reply::AddedMany(many)) => many.iter().map(|added| added.id.clone()).collect(),
             _ => Vec::new(),
         };
+        let registered = match reply {
+            Some(Reply::Worker(view)) => Some(Arc::clone(&view.id)),
+            Some(Reply::Webhook(view)) => Some(Arc::clone(&view.id)),
+            _ => None,
+        };
         self.model.learned = Learned {
             ids: ids.into(),
+            registered,
             waiter,
             ..Learned::default()
         };
@@ -348,11 +355,15 @@ impl Pair {
         effects.served.append(&mut self.by_reading.served);
         effects.events.append(&mut at_once.events);
         effects.served.append(&mut at_once.served);
+        effects.calls.append(&mut self.by_reading.calls);
+        effects.calls.append(&mut at_once.calls);
         let (events, served) = (
             std::mem::take(&mut self.model.events),
             std::mem::take(&mut self.model.served),
         );
         compare_events(&events, &effects.events)?;
+        let calls = by_strand(std::mem::take(&mut self.model.calls));
+        equal("calls of webhooks", &calls, &by_strand(effects.calls))?;
         let by_waiter = |mut served: Vec<(WaiterId, Served)>| {
             served.sort_by_key(|(waiter, _)| *waiter);
             served
@@ -407,7 +418,12 @@ impl Pair {
     /// Everything that can be read is equal on both sides, and the counts add up.
     pub fn compare_everything(&mut self) -> Check {
         self.tick()?;
-        let mut commands: Vec<Command> = vec![ListQueues.into(), GetOverview.into()];
+        let mut commands: Vec<Command> = vec![
+            ListQueues.into(),
+            GetOverview.into(),
+            ListWorkers.into(),
+            ListWebhooks.into(),
+        ];
         for queue in QUEUES {
             let name = QueueName::lenient(queue);
             commands.push(
@@ -423,6 +439,12 @@ impl Pair {
                 .into(),
             );
             commands.extend(all_of(&name));
+            commands.push(
+                ListQueueWorkers {
+                    queue: name.clone(),
+                }
+                .into(),
+            );
             commands.push(
                 GetDlq {
                     queue: name.clone(),
@@ -526,7 +548,8 @@ impl Pair {
                 )
                 .map_err(|text| format!("{text}\n  in {command:?}"))?,
             }
-            if !effects.events.is_empty() || !effects.served.is_empty() {
+            let calls = effects.calls.len();
+            if !effects.events.is_empty() || !effects.served.is_empty() || calls > 0 {
                 return Err(format!("reading has effects: {effects:?}"));
             }
         }
@@ -567,6 +590,15 @@ fn compare_events(expected: &[Event], actual: &[Event]) -> Check {
         &deliveries(expected),
         &deliveries(actual),
     )
+}
+
+/// Calls of one webhook about one job keep their order; the contract orders no others.
+fn by_strand(mut calls: Vec<WebhookCall>) -> Vec<WebhookCall> {
+    calls.sort_by_key(|call| {
+        let (id, event) = (Arc::clone(&call.target.id), &call.event);
+        (id, Arc::clone(&event.queue), event.job.clone())
+    });
+    calls
 }
 
 fn is_refusal(answer: &Answer) -> bool {

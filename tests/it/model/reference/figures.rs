@@ -6,7 +6,7 @@ use bunqueue_mcp::command::{Command, Reply};
 use bunqueue_mcp::engine::{
     Counts, Durability, EventKind, JobView, MemoryStats, MetricKind, Millis, Overview, QueueDetail,
     QueueHealth, QueueMetrics, QueueSummary, State, Stats, StorageStatus, Throughput, Totalled,
-    Totals, WorkerStats,
+    Totals,
 };
 
 use super::{Place, Reference};
@@ -349,14 +349,16 @@ impl Reference {
     }
 
     fn overview(&mut self) -> Overview {
+        let workers = self.all_workers();
         Overview {
             at: self.now,
             stats: self.stats(),
             latency: Default::default(),
             memory: self.memory(),
             storage: in_memory(),
-            workers: Vec::new(),
-            worker_stats: WorkerStats::default(),
+            workers: workers.list,
+            worker_stats: workers.stats,
+            webhooks: self.webhook_stats(),
             queues: self.summaries(),
         }
     }

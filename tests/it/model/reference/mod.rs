@@ -13,7 +13,9 @@ mod limit;
 mod query;
 mod recovery;
 mod timer;
+mod webhook;
 mod work;
+mod worker;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
     AttemptRecord, Caller, Config, DlqConfig, Event, EventKind, Failure, JobId, JobView, LockToken,
     LogLine, Millis, Payload, PullGroup, Refusal, Served, StallConfig, State, TimelineEntry,
-    WaitFor, Waited, WaiterId,
+    WaitFor, Waited, WaiterId, WebhookCall,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
@@ -32,6 +34,8 @@ pub struct Learned {
     pub ids: VecDeque<JobId>,
     /// Deliveries of the step with their numbers and tokens, in order.
     pub deliveries: Vec<(JobId, u64, Option<LockToken>)>,
+    /// The id of the worker or webhook that the reply is about.
+    pub registered: Option<Arc<str>>,
     /// The number of the wait, when the step began one.
     pub waiter: Option<WaiterId>,
     /// Jobs as they occur in the events of the step: what the contract does not order happens in this order.
@@ -193,7 +197,10 @@ pub struct Reference {
     next_line: u64,
     greatest_id: Option<JobId>,
     figures: figures::Figures,
+    workers: worker::Registry,
+    hooks: Vec<webhook::Hook>,
     pub events: Vec<Event>,
+    pub calls: Vec<WebhookCall>,
     pub served: Vec<(WaiterId, Served)>,
     pub learned: Learned,
 }
@@ -219,7 +226,10 @@ impl Reference {
             next_line: 0,
             greatest_id: None,
             figures: figures::Figures::default(),
+            workers: worker::Registry::default(),
+            hooks: Vec::new(),
             events: Vec::new(),
+            calls: Vec::new(),
             served: Vec::new(),
             learned: Learned::default(),
         }
@@ -278,8 +288,12 @@ impl Reference {
                 match self.change(command) {
                     Some(changed) => changed.map_or_else(refuse, done),
                     None => {
-                        let figure = self.figure(command);
-                        done(figure.unwrap_or_else(|| self.query(command)))
+                        if let Some(figure) = self.figure(command) {
+                            return done(figure);
+                        }
+                        self.about_workers(caller, command)
+                            .or_else(|| self.about_webhooks(command))
+                            .unwrap_or_else(|| done(self.query(command)))
                     }
                 }
             }
@@ -318,12 +332,14 @@ impl Reference {
 
     fn emit(&mut self, queue: &Arc<str>, job: Option<JobId>, kind: EventKind) {
         self.figures.tell(queue, self.now, &kind);
-        self.events.push(Event {
+        let event = Event {
             queue: Arc::clone(queue),
             job,
             at: self.now,
             kind,
-        });
+        };
+        self.note_calls(&event);
+        self.events.push(event);
     }
 
     fn emit_for(&mut self, at: usize, kind: EventKind) {

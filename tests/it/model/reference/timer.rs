@@ -22,6 +22,7 @@ pub enum Kind {
     Letter,
     TooOld,
     QueueIdle,
+    WorkerEnd,
     Wait,
 }
 
@@ -37,7 +38,7 @@ impl Kind {
             Self::Letter => (3, 0),
             Self::TooOld => (4, 0),
             Self::RateEnd | Self::Token | Self::ThrottleEnd | Self::WindowEnd => (4, 1),
-            Self::QueueIdle => (5, 0),
+            Self::QueueIdle | Self::WorkerEnd => (5, 0),
             Self::Wait => (6, 0),
         }
     }
@@ -78,6 +79,7 @@ impl Reference {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
                 Kind::QueueIdle
+                | Kind::WorkerEnd
                 | Kind::Wait
                 | Kind::RateEnd
                 | Kind::Token
@@ -182,6 +184,9 @@ impl Reference {
             };
             put(at, kind, place);
         }
+        for (place, at) in self.ends_of_workers().into_iter().enumerate() {
+            put(at, Kind::WorkerEnd, place);
+        }
         for (place, queue) in self.queues.iter().enumerate() {
             let waits = |waiter: &super::Waiter| matches!(&waiter.wish, Wish::Jobs { queue: wanted, .. } if *wanted == queue.name);
             if let Some(at) = queue.token_at.filter(|_| self.waiters.iter().any(waits)) {
@@ -235,6 +240,7 @@ impl Reference {
             Kind::Letter => self.letter_acts(at, due.at),
             Kind::TooOld => self.remove(at, &Waited::Removed),
             Kind::QueueIdle => drop(self.queues.remove(at)),
+            Kind::WorkerEnd => self.remove_worker(at),
             Kind::Wait => {
                 let waiter = self.waiters.remove(at);
                 let served = match waiter.wish {

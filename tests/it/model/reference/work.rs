@@ -484,6 +484,7 @@ impl Reference {
         self.tick(now);
         self.waiters
             .retain(|waiter| waiter.caller != Some(connection));
+        self.remove_workers_of(connection);
         // First delivered, first released.
         let mut held: Vec<(u64, JobId)> = Vec::new();
         for job in &mut self.jobs {

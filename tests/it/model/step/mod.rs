@@ -5,12 +5,14 @@ mod figures;
 mod limit;
 mod pick;
 mod recover;
+mod registry;
 mod what;
 
 use bunqueue_mcp::engine::{JobId, LockToken, Millis};
 
 pub use limit::{GROUPS, all_of};
 pub use pick::{Dice, Draft, Proof, Target};
+pub use registry::Errand;
 pub use what::What;
 
 use super::reference::Reference;

@@ -16,7 +16,7 @@ use bunqueue_mcp::engine::{
 use super::figures::on_figures;
 use super::limit::{on_group, on_limits, wish};
 use super::recover::Recover;
-use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
+use super::{Dice, Draft, Errand, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
 #[derive(Clone, Debug)]
@@ -67,6 +67,7 @@ pub enum What {
     },
     Wait(Target, bool, Millis),
     Recover(u64, Recover),
+    Registry(Errand),
 }
 
 const BUCKETS: [Bucket; 7] = [
@@ -85,6 +86,9 @@ fn queue(number: u64) -> QueueName {
 
 impl What {
     pub fn random(dice: &mut Dice) -> Self {
+        if dice.chance(7) {
+            return Self::Registry(Errand::random(dice));
+        }
         let on = dice.below(3);
         match dice.below(112) {
             100.. => Self::Recover(on, Recover::random(dice)),
@@ -361,6 +365,7 @@ impl What {
             }
             .into(),
             Self::Recover(on, recover) => recover.resolve(queue(*on), scene),
+            Self::Registry(errand) => errand.resolve(scene),
             Self::Wait(target, completion, timeout) => WaitJob {
                 id: target.resolve(scene.model),
                 until: if *completion {

@@ -1,0 +1,143 @@
+//! A call from its first attempt to its report.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::client::{Client, Fault, Lookup, Message};
+use super::{CONCURRENT_MAX, Options, body};
+use crate::broker::{Broker, PendingCall, Submitted};
+use crate::command::{Command, IsWebhookEnabled, Reply, ReportWebhook};
+use crate::engine::WEBHOOKS_MAX;
+
+/// What all calls share.
+pub(super) struct Courier {
+    broker: Arc<dyn Broker>,
+    options: Options,
+    lookup: Lookup,
+    /// Made by the first call; `None` inside when it could not be made.
+    client: OnceLock<Option<Client>>,
+    /// What bounds the calls of each webhook that has any.
+    turns: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+}
+
+impl Courier {
+    pub(super) fn new(broker: Arc<dyn Broker>, options: Options, lookup: Lookup) -> Self {
+        Self {
+            broker,
+            options,
+            lookup,
+            client: OnceLock::new(),
+            turns: Mutex::default(),
+        }
+    }
+
+    /// Whether a client was needed yet.
+    #[cfg(test)]
+    pub(super) fn has_client(&self) -> bool {
+        self.client.get().is_some()
+    }
+
+    /// Whether no call is in progress or waits for its turn.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let turns = self.turns.lock();
+        turns.values().all(|places| Arc::strong_count(places) == 1)
+    }
+
+    fn client(&self) -> Option<&Client> {
+        let make = || {
+            Client::new(&self.options, Arc::clone(&self.lookup))
+                .inspect_err(|error| tracing::error!(%error, "webhooks cannot be called"))
+                .ok()
+        };
+        self.client.get_or_init(make).as_ref()
+    }
+
+    /// Waits for one of the places that the webhook has.
+    async fn turn(&self, webhook: &Arc<str>) -> Option<OwnedSemaphorePermit> {
+        let places = {
+            let mut turns = self.turns.lock();
+            if turns.len() > WEBHOOKS_MAX {
+                // Webhooks come and go; those without calls hold only one count.
+                turns.retain(|_, places| Arc::strong_count(places) > 1);
+            }
+            let places = || Arc::new(Semaphore::new(CONCURRENT_MAX));
+            Arc::clone(turns.entry(Arc::clone(webhook)).or_insert_with(places))
+        };
+        places.acquire_owned().await.ok()
+    }
+
+    fn ask(&self, command: Command) -> bool {
+        let answer = self.broker.submit_one(None, command);
+        matches!(answer, Submitted::Done(Ok(Reply::Flag(true))))
+    }
+
+    async fn attempt(&self, url: &str, message: &Message) -> Result<(), Fault> {
+        let client = self.client().ok_or(Fault::NoClient)?;
+        client.post(url, message).await
+    }
+}
+
+/// Makes a call, with as many attempts as it takes and may take, and reports its end. It is withdrawn without a trace
+/// when the webhook has been removed or switched off since.
+pub(super) async fn deliver(courier: Arc<Courier>, pending: PendingCall) {
+    let (target, call) = (&pending.call().target, pending.call());
+    let id = &target.id;
+    let Some(_turn) = courier.turn(id).await else {
+        return;
+    };
+    let body = body::body(call);
+    let signature = target.secret.as_ref();
+    let message = Message {
+        event: call.name.name(),
+        timestamp: call.event.at,
+        signature: signature.and_then(|secret| body::signature(secret, &body)),
+        body: body.into(),
+    };
+    let attempts = courier.options.attempts.max(1);
+    for attempt in 1..=attempts {
+        if !courier.ask(IsWebhookEnabled { id: Arc::clone(id) }.into()) {
+            return;
+        }
+        let Err(fault) = courier.attempt(&target.url, &message).await else {
+            report(&courier, id, true);
+            return;
+        };
+        if attempt < attempts {
+            tokio::time::sleep(pause(courier.options.retry_delay, attempt)).await;
+        } else {
+            let (webhook, event) = (&**id, message.event);
+            tracing::warn!(webhook, event, attempts, %fault, "the call of a webhook was given up");
+        }
+    }
+    report(&courier, id, false);
+}
+
+fn report(courier: &Courier, id: &Arc<str>, delivered: bool) {
+    let id = Arc::clone(id);
+    courier.ask(ReportWebhook { id, delivered }.into());
+}
+
+/// How long to wait after that many attempts.
+fn pause(delay: Duration, attempts: u32) -> Duration {
+    delay.saturating_mul(attempts)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn wh_2_the_wait_grows_with_the_attempts() {
+        let delay = Options::default().retry_delay;
+        let waits: Vec<_> = (1..Options::default().attempts)
+            .map(|attempt| pause(delay, attempt).as_millis())
+            .collect();
+        assert_eq!(waits, [1_000, 2_000]);
+        assert_eq!(pause(Duration::MAX, 3), Duration::MAX);
+    }
+}
