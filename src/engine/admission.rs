@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::event::EventKind;
+use super::flow::Annotate;
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, State};
 use super::outcome::{AddOutcome, Added, BatchRefusal, Refusal};
@@ -11,7 +12,7 @@ use super::store::{Job, JobKey};
 use super::{Engine, Turn, later};
 
 impl Engine {
-    /// Adds one job, unless one that stands for it exists.
+    /// Adds one job, unless one that stands for it exists. The data of a parent that it is tied to names it from then on.
     ///
     /// # Errors
     /// [`Refusal`] when a job it depends on or belongs to does not allow it; nothing has changed then.
@@ -20,12 +21,13 @@ impl Engine {
         turn: &mut Turn<'_>,
         queue: &Arc<str>,
         job: NewJob,
+        annotate: Annotate,
     ) -> Result<Added, Refusal> {
         self.tick(turn);
         self.check_ties(queue, std::slice::from_ref(&job))
             .map_err(|refused| refused.refusal)?;
         let queue = self.queues.open_listed(queue);
-        let added = self.admit(turn, queue, job);
+        let added = self.admit(turn, queue, job, annotate);
         self.note_idle(queue);
         self.serve(turn, queue);
         Ok(added)
@@ -40,6 +42,7 @@ impl Engine {
         turn: &mut Turn<'_>,
         queue: &Arc<str>,
         jobs: Vec<NewJob>,
+        annotate: Annotate,
     ) -> Result<Vec<Added>, BatchRefusal> {
         self.tick(turn);
         if jobs.is_empty() {
@@ -48,19 +51,26 @@ impl Engine {
         self.check_ties(queue, &jobs)?;
         let queue = self.queues.open_listed(queue);
         let tied = jobs.iter().any(|job| job.links.is_some());
-        let added: Vec<_> = jobs
-            .into_iter()
-            .map(|job| self.admit(turn, queue, job))
-            .collect();
-        if tied {
-            self.drop_orphans(turn, &added);
-        }
+        let added = self.hold(turn, |engine, turn| {
+            let admit = |job| engine.admit(turn, queue, job, annotate);
+            let added: Vec<_> = jobs.into_iter().map(admit).collect();
+            if tied {
+                engine.drop_orphans(turn, &added);
+            }
+            engine.serve(turn, queue);
+            added
+        });
         self.note_idle(queue);
-        self.serve(turn, queue);
         Ok(added)
     }
 
-    fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {
+    fn admit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: QueueKey,
+        new: NewJob,
+        annotate: Annotate,
+    ) -> Added {
         let mut finished = None;
         if let Some(id) = new.custom_id.as_ref()
             && let Some(existing) = self.store.find(id)
@@ -96,7 +106,7 @@ impl Engine {
         let key = self.insert(turn, queue, None, new);
         let id = self.store.job(key).id.clone();
         if let Some(parent) = parent.and_then(|parent| self.store.find(&parent.id)) {
-            self.adopt(parent, &id);
+            self.adopt(parent, &id, annotate);
         }
         self.fail_if_expired(turn, key);
         Added { id, outcome }

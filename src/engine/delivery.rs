@@ -23,23 +23,23 @@ pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 /// Waits in progress.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    waits: BTreeMap<WaiterId, Wait>,
+    pub(super) waits: BTreeMap<WaiterId, Wait>,
     /// Who waits for which job.
-    by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
+    pub(super) by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
     /// Whose connection they belong to.
-    by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
+    pub(super) by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Wait {
-    ends_at: Millis,
-    caller: Caller,
-    kind: WaitKind,
+pub(super) struct Wait {
+    pub(super) ends_at: Millis,
+    pub(super) caller: Caller,
+    pub(super) kind: WaitKind,
 }
 
 #[derive(Debug)]
-enum WaitKind {
+pub(super) enum WaitKind {
     Pull {
         request: PullRequest,
         queue: QueueKey,
@@ -220,12 +220,19 @@ impl Engine {
         }
     }
 
-    /// Does something to several jobs as one step: waiting pulls are served when all of it is done.
-    pub(super) fn hold(&mut self, turn: &mut Turn<'_>, act: impl FnOnce(&mut Self, &mut Turn<'_>)) {
-        self.holding = true;
-        act(self, turn);
-        self.holding = false;
-        self.serve_held(turn);
+    /// Does several things as one step: waiting pulls are served when all of it is done.
+    pub fn hold<R>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        act: impl FnOnce(&mut Self, &mut Turn<'_>) -> R,
+    ) -> R {
+        let within = std::mem::replace(&mut self.holding, true);
+        let done = act(self, turn);
+        if !within {
+            self.holding = false;
+            self.serve_held(turn);
+        }
+        done
     }
 
     /// Serves the queues whose turn was put off.

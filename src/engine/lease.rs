@@ -37,7 +37,7 @@ enum Budget {
 
 /// Why a delivery in progress is over.
 #[derive(Debug)]
-enum Overdue {
+pub(super) enum Overdue {
     TimedOut,
     LockExpired,
     Stalled,
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// The earliest deadline of a delivery, and what happens then.
-    fn overdue(&self, key: JobKey) -> Option<(Millis, Overdue)> {
+    pub(super) fn overdue(&self, key: JobKey) -> Option<(Millis, Overdue)> {
         let job = self.store.job(key);
         let life = job.life.as_deref()?;
         let run = life.run.as_ref()?;

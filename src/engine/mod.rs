@@ -7,9 +7,10 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+//! `ties` (what other jobs say about an add), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `query`, `retention`, `worker`. `check` tells whether their parts agree. Behaviour: the engine contract.
 
 mod admission;
+mod check;
 mod control;
 mod deadline;
 mod delivery;
@@ -27,13 +28,14 @@ mod ready;
 mod report;
 mod retention;
 mod store;
+mod ties;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use delivery::PULL_BYTES_MAX;
-pub use dependency::{ChildFailure, find_cycle};
+pub use dependency::ChildFailure;
 pub use event::{Event, EventKind, StallDetail};
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken};
@@ -51,6 +53,7 @@ pub use outcome::{
 pub use report::BACKOFF_MAX;
 pub use retention::LOG_LINES_MAX;
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
+pub use ties::find_cycle;
 pub use worker::FORGET_AFTER_TIMEOUTS;
 
 use deadline::{Deadlines, Timer};
@@ -208,6 +211,10 @@ impl Engine {
     pub fn tick(&mut self, turn: &mut Turn<'_>) {
         self.now = self.now.max(turn.now);
         turn.now = self.now;
+        // In the middle of a step everything that was due at its beginning has happened.
+        if self.holding {
+            return;
+        }
         self.holding = true;
         let mut instant = Millis::MIN;
         loop {

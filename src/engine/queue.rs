@@ -45,7 +45,7 @@ pub(super) struct Queue {
     pub(super) keys: HashMap<Arc<str>, KeyOwner>,
     /// Waiting pulls; their numbers are their order of arrival.
     pub(super) waiters: BTreeSet<WaiterId>,
-    idle_check_at: Option<Millis>,
+    pub(super) idle_check_at: Option<Millis>,
 }
 
 impl Queue {
@@ -67,7 +67,7 @@ impl Queue {
         }
     }
 
-    fn is_unused(&self) -> bool {
+    pub(super) fn is_unused(&self) -> bool {
         !self.paused
             && self.ready.is_empty()
             && self.delayed.is_empty()
@@ -101,13 +101,21 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     queues: Slab<Queue>,
-    index: HashMap<Arc<str>, QueueKey>,
+    pub(super) index: HashMap<Arc<str>, QueueKey>,
     next_listed: u64,
 }
 
 impl Queues {
     pub(super) fn find(&self, name: &str) -> Option<QueueKey> {
         self.index.get(name).copied()
+    }
+
+    /// Every queue, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (QueueKey, &Queue)> {
+        let place = |place: usize| QueueKey(place as u32);
+        self.queues
+            .iter()
+            .map(move |(at, queue)| (place(at), queue))
     }
 
     /// The queue in that place. A key without a queue is a fault of the engine, not of a caller.

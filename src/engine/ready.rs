@@ -108,6 +108,18 @@ impl Ready {
         self.tree.remove(key)
     }
 
+    /// The job that stands there.
+    pub(super) fn get(&self, key: &ReadyKey) -> Option<JobKey> {
+        let place = |place: &Place| (place.run_at, place.seq);
+        if key.is_plain()
+            && let Ok(at) = self.lane.binary_search_by_key(&key.place(), place)
+            && let Some(job) = self.lane.get(at).and_then(|place| place.job)
+        {
+            return Some(job);
+        }
+        self.tree.get(key).copied()
+    }
+
     /// The job to deliver next.
     pub(super) fn first(&self) -> Option<JobKey> {
         let plain = self.lane.front();

@@ -218,7 +218,7 @@ impl Engine {
             result: result.clone(),
         };
         self.emit(turn, key, event);
-        self.settle_completion(turn, key, result.clone());
+        self.note_completion(key, result.clone());
         // A result that is not kept is nobody's to read but the parent's.
         let result = result.filter(|_| !removed);
         let how = Waited::Completed {
@@ -231,6 +231,7 @@ impl Engine {
         } else {
             self.retain_completed(turn, key, result);
         }
+        self.settle(turn);
     }
 
     fn fail_attempt(&mut self, turn: &mut Turn<'_>, key: JobKey, failure: Attempt) {
@@ -329,7 +330,7 @@ impl Engine {
         let (queue, data) = (job.queue, job.data.clone());
         let life = job.life();
         life.done_seq = done_seq;
-        let settled = fatal.error.clone();
+        let cause = fatal.error.clone();
         let error = fatal.event_error.or_else(|| fatal.error.clone());
         life.failure = Some(DeadLetter {
             reason: fatal.reason,
@@ -347,12 +348,13 @@ impl Engine {
         self.emit(turn, key, event);
         // Before a deletion, so that whoever waits for the outcome learns which one it was.
         self.end_job_waits(turn, key, &Waited::Failed);
-        self.settle_failure(turn, key, settled);
+        self.note_failure(key, cause);
         if removed {
             self.delete(turn, key);
         } else {
             self.bound_dead_letters(turn, queue);
         }
+        self.settle(turn);
     }
 }
 

@@ -19,18 +19,18 @@ pub const LOG_LINES_MAX: usize = 100;
 pub(super) struct Retention {
     next_done: u64,
     /// Completed jobs over all queues, oldest first.
-    completed: BTreeMap<u64, JobKey>,
-    results: Recency,
-    logs: HashMap<JobKey, VecDeque<LogLine>>,
-    log_use: Recency,
+    pub(super) completed: BTreeMap<u64, JobKey>,
+    pub(super) results: Recency,
+    pub(super) logs: HashMap<JobKey, VecDeque<LogLine>>,
+    pub(super) log_use: Recency,
     next_line: u64,
 }
 
 /// Who was used last.
 #[derive(Debug, Default)]
-struct Recency {
-    order: BTreeMap<u64, JobKey>,
-    stamps: HashMap<JobKey, u64>,
+pub(super) struct Recency {
+    pub(super) order: BTreeMap<u64, JobKey>,
+    pub(super) stamps: HashMap<JobKey, u64>,
     next: u64,
 }
 

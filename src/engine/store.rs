@@ -286,6 +286,17 @@ impl Store {
         self.jobs.contains(key.0 as usize)
     }
 
+    /// Every job, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (JobKey, &Job)> {
+        let key = |place: usize| JobKey(place as u32);
+        self.jobs.iter().map(move |(place, job)| (key(place), job))
+    }
+
+    /// Jobs that are found by their ids.
+    pub(super) fn indexed(&self) -> usize {
+        self.index.len()
+    }
+
     pub(super) fn find(&self, id: &JobId) -> Option<JobKey> {
         self.index
             .find(self.hasher.hash_one(id), |key| self.job(*key).id == *id)
@@ -368,7 +379,7 @@ impl Engine {
             remove_on_fail: job.remove_on_fail,
             durable: job.durable,
             options: Arc::clone(job.options.as_ref().unwrap_or(&self.default_options)),
-            links: job.links.as_ref().map(|links| Box::new(links.view())),
+            links: job.ties().map(Box::new),
             timeline: job.timeline(),
         }
     }

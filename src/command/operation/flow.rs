@@ -9,11 +9,7 @@ use crate::engine::{Engine, FlowJob, JobId, JobLinks, Payload, Turn};
 
 impl Execute for AddFlow {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let ids: Vec<JobId> = self
-            .jobs
-            .iter()
-            .map(|entry| entry.id.clone().unwrap_or_else(|| engine.plan_id(turn)))
-            .collect();
+        let ids = engine.plan_ids(turn, self.jobs.iter().map(|entry| entry.id.as_ref()))?;
         let queues: Vec<Arc<str>> = self.jobs.iter().map(|entry| entry.queue.shared()).collect();
         let named = |places: &[usize]| {
             places
@@ -45,7 +41,7 @@ impl Execute for AddFlow {
             }
         });
         let jobs = jobs.collect();
-        Ok(Done(engine.add_flow(turn, jobs)?))
+        Ok(Done(engine.add_flow(turn, jobs)))
     }
 }
 

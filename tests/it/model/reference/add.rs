@@ -2,15 +2,31 @@
 
 use std::sync::Arc;
 
+use bunqueue_mcp::command::CommandError;
 use bunqueue_mcp::engine::{
     AddOutcome, Added, EventKind, FailureReason, JobId, JobView, NewJob, State, TimelineEntry,
     Waited,
 };
 
-use super::{Job, Key, Place, Reference};
+use super::flow::parent_of;
+use super::{Job, Key, Place, Reference, Ties};
 
 impl Reference {
-    pub(super) fn add(&mut self, queue: &Arc<str>, new: &NewJob) -> Added {
+    /// Adds jobs, all of them or none.
+    pub(super) fn add_all(
+        &mut self,
+        queue: &Arc<str>,
+        jobs: &[NewJob],
+        batch: bool,
+    ) -> Result<Vec<Added>, CommandError> {
+        self.check_adds(queue, jobs, batch)?;
+        let added: Vec<Added> = jobs.iter().map(|job| self.add(queue, job)).collect();
+        let ids: Vec<JobId> = added.iter().map(|added| added.id.clone()).collect();
+        self.lose_what_never_came(&ids);
+        Ok(added)
+    }
+
+    fn add(&mut self, queue: &Arc<str>, new: &NewJob) -> Added {
         let told = self
             .learned
             .ids
@@ -46,7 +62,7 @@ impl Reference {
                 if matches!(self.jobs[job].place, Place::Queued) {
                     let prev = self.state_at(job);
                     self.emit_for(job, EventKind::Removed { prev });
-                    self.remove(job, &Waited::Removed);
+                    self.delete(job);
                     outcome = AddOutcome::Replaced(owner);
                 } else {
                     self.keys.remove(at);
@@ -70,12 +86,17 @@ impl Reference {
             .custom_id
             .clone()
             .unwrap_or_else(|| self.accept_generated(&told));
-        self.admit(queue, new, id.clone());
+        let at = self.admit(queue, new, id.clone());
+        let parent = parent_of(new).and_then(|parent| self.find(&parent.id));
+        if let Some(parent) = parent {
+            self.adopt(parent, &id);
+        }
+        self.expire_if_old(at);
         Added { id, outcome }
     }
 
     /// A generated id is new, greater than every one before, and has the form of a UUID of version 7.
-    fn accept_generated(&mut self, id: &JobId) -> JobId {
+    pub(super) fn accept_generated(&mut self, id: &JobId) -> JobId {
         let text = id.text();
         let form = text.len() == 36
             && text.as_bytes()[14] == b'7'
@@ -90,7 +111,9 @@ impl Reference {
         id.clone()
     }
 
-    fn admit(&mut self, queue: &Arc<str>, new: &NewJob, id: JobId) {
+    /// Stores a job; that it may be too old already is for the caller.
+    pub(super) fn admit(&mut self, queue: &Arc<str>, new: &NewJob, id: JobId) -> usize {
+        self.proofs.retain(|other| *other != id);
         let options = new.options.clone().unwrap_or_default();
         let created_at = new.timestamp.unwrap_or(self.now);
         self.touch_queue(queue).empty_since = None;
@@ -138,6 +161,7 @@ impl Reference {
             entered: 0,
             ripe: false,
             result: None,
+            ties: Ties::default(),
             history: Vec::new(),
             logs: Vec::new(),
             late_token: None,
@@ -147,6 +171,10 @@ impl Reference {
             jitter: None,
         });
         let at = self.jobs.len() - 1;
+        if let Some(links) = &new.links {
+            self.tie(at, links);
+        }
+        self.place(at);
         let entry = TimelineEntry {
             state: self.state_at(at),
             at: self.now,
@@ -155,17 +183,19 @@ impl Reference {
         };
         self.jobs[at].view.timeline.push(entry);
         self.emit_for(at, EventKind::Pushed);
-        self.enqueue(at);
+        at
     }
 
     /// Puts a job (back) into its queue; one whose ttl is over fails at once.
     pub(super) fn enqueue(&mut self, at: usize) {
-        let now = self.now;
         let job = &mut self.jobs[at];
         job.spend_current();
-        job.place = Place::Queued;
         job.view.started_at = None;
-        job.ripe = job.view.run_at <= now;
+        self.place(at);
+        self.expire_if_old(at);
+    }
+
+    pub(super) fn expire_if_old(&mut self, at: usize) {
         if self.is_expired(at) {
             self.end(
                 at,

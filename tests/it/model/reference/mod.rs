@@ -7,6 +7,7 @@
 
 mod add;
 mod change;
+mod flow;
 mod query;
 mod timer;
 mod work;
@@ -19,6 +20,9 @@ use bunqueue_mcp::engine::{
     AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
     Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
 };
+
+pub use flow::encode;
+use flow::{News, Ties};
 
 /// What the engine chose by itself in the step that the model is about to repeat.
 #[derive(Debug, Default)]
@@ -71,6 +75,7 @@ pub struct Job {
     /// Its run time had come when it was queued, or has come since.
     ripe: bool,
     result: Option<Payload>,
+    pub ties: Ties,
     history: Vec<AttemptRecord>,
     logs: Vec<LogLine>,
     /// Token of the last delivery, when that was ended by fail, lock expiry or stall and none followed.
@@ -158,6 +163,11 @@ pub struct Reference {
     queues: Vec<Queue>,
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
+    /// Ids of completed jobs that are gone, oldest first.
+    proofs: Vec<JobId>,
+    /// Ends of jobs whose meaning for others is still to be worked off, and whether somebody is at it.
+    news: VecDeque<News>,
+    spreading: bool,
     next_seq: u64,
     /// Log lines that were kept so far.
     next_line: u64,
@@ -177,6 +187,9 @@ impl Reference {
             waiters: Vec::new(),
             queues: Vec::new(),
             completed: Vec::new(),
+            proofs: Vec::new(),
+            news: VecDeque::new(),
+            spreading: false,
             next_seq: 0,
             next_line: 0,
             greatest_id: None,
@@ -198,12 +211,14 @@ impl Reference {
     fn run(&mut self, caller: Caller, command: &Command) -> Answer {
         let done = |reply: Reply| Answer::Done(Ok(reply));
         match command {
-            Command::Add(add) => done(Reply::Added(self.add(&add.queue.shared(), &add.job))),
+            Command::Add(add) => {
+                let jobs = std::slice::from_ref(&add.job);
+                let added = self.add_all(&add.queue.shared(), jobs, false);
+                Answer::Done(added.map(|mut added| Reply::Added(added.remove(0))))
+            }
             Command::AddMany(add) => {
-                let queue = add.queue.shared();
-                done(Reply::AddedMany(
-                    add.jobs.iter().map(|job| self.add(&queue, job)).collect(),
-                ))
+                let added = self.add_all(&add.queue.shared(), &add.jobs, true);
+                Answer::Done(added.map(Reply::AddedMany))
             }
             Command::Pull(pull) => self.pull(caller, pull),
             Command::Ack(ack) => self
@@ -226,10 +241,17 @@ impl Reference {
                     .collect(),
             )),
             Command::WaitJob(wait) => self.wait_job(caller, wait),
-            command => match self.change(command) {
-                Some(changed) => changed.map_or_else(refuse, done),
-                None => done(self.query(command)),
+            command => match self.flow_command(command) {
+                Some(answer) => answer,
+                None => self.change_or_read(command),
             },
+        }
+    }
+
+    fn change_or_read(&mut self, command: &Command) -> Answer {
+        match self.change(command) {
+            Some(changed) => changed.map_or_else(refuse, |reply| Answer::Done(Ok(reply))),
+            None => Answer::Done(Ok(self.query(command))),
         }
     }
 
@@ -247,6 +269,7 @@ impl Reference {
             Place::Active(_) => State::Active,
             Place::Completed => State::Completed,
             Place::Failed(_) => State::Failed,
+            Place::Queued if job.ties.waiting => State::WaitingChildren,
             Place::Queued if job.view.run_at > self.now => State::Delayed,
             Place::Queued if job.view.priority > 0.0 => State::Prioritized,
             Place::Queued => State::Waiting,

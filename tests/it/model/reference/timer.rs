@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bunqueue_mcp::engine::{EventKind, FailureReason, Millis, Served, StallDetail, Waited};
+use bunqueue_mcp::engine::{EventKind, FailureReason, JobId, Millis, Served, StallDetail, Waited};
 
 use super::{Place, Reference, Wish};
 
@@ -68,14 +68,21 @@ impl Reference {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
                 Kind::QueueIdle | Kind::Wait => None,
-                _ => self
-                    .learned
-                    .order
-                    .iter()
-                    .position(|id| *id == self.jobs[due.place].view.id),
+                _ => self.told_next(&self.jobs[due.place].view.id),
             };
             (due.at, rank, told.unwrap_or(usize::MAX), due.place, within)
         })
+    }
+
+    /// When the engine let the next thing happen to a job, among everything of the step.
+    fn told_next(&self, id: &JobId) -> Option<usize> {
+        let so_far = self
+            .events
+            .iter()
+            .filter(|event| event.job.as_ref() == Some(id));
+        let order = self.learned.order.iter().enumerate();
+        let mut own = order.filter(|(_, other)| *other == id);
+        own.nth(so_far.count()).map(|(place, _)| place)
     }
 
     /// The earliest thing due that can be seen from outside.
@@ -108,7 +115,7 @@ impl Reference {
             let view = &job.view;
             match &job.place {
                 Place::Queued => {
-                    if !job.ripe {
+                    if !job.ripe && !job.ties.waiting {
                         put(view.run_at, Kind::Ripen, place);
                     }
                     if let Some(ttl) = view.options.ttl {

@@ -106,7 +106,8 @@ impl Reference {
         while deliveries.len() < *count && !self.paused(queue) {
             let ready = (0..self.jobs.len()).filter(|at| {
                 let job = &self.jobs[*at];
-                matches!(job.place, Place::Queued) && job.ripe && job.view.queue == *queue
+                let ready = matches!(job.place, Place::Queued) && !job.ties.waiting && job.ripe;
+                ready && job.view.queue == *queue
             });
             let Some(best) = ready.min_by(|one, two| self.order(*one, *two)) else {
                 break;
@@ -212,7 +213,11 @@ impl Reference {
                 (Some(_), Some(_)) => Err(Refusal::TokenInvalid(id.clone())),
             },
             _ if job.finalized_unlocked => Ok(Claim::Finalized),
-            Place::Queued if job.late_token.is_some() && token == Some(job.late_token) => {
+            Place::Queued
+                if !job.ties.waiting
+                    && job.late_token.is_some()
+                    && token == Some(job.late_token) =>
+            {
                 Ok(Claim::Late(at))
             }
             _ => Err(Refusal::NotActive(id.clone())),
@@ -279,8 +284,12 @@ impl Reference {
         );
         let id = self.jobs[at].view.id.clone();
         self.release_key(&id);
+        self.tell_completion(at, result.as_ref());
+        self.untie(at, true);
         if remove || self.jobs[at].view.remove_on_complete {
+            self.remember(&id);
             self.remove(at, &Waited::Completed { result: None });
+            self.spread();
             return;
         }
         let job = &mut self.jobs[at];
@@ -294,8 +303,9 @@ impl Reference {
             let oldest = self
                 .find(&self.completed[0])
                 .expect("a completed job that is gone is not listed");
-            self.remove(oldest, &Waited::Removed);
+            self.delete(oldest);
         }
+        self.spread();
     }
 
     pub(super) fn fail(&mut self, fail: &Fail) -> Result<Report, Refusal> {
@@ -391,16 +401,20 @@ impl Reference {
         error: Option<Arc<str>>,
         told: Option<Arc<str>>,
     ) {
+        self.untie(at, false);
         self.record(at, reason, error.clone());
         let (id, attempts) = (self.jobs[at].view.id.clone(), self.jobs[at].view.attempts);
-        if reason != FailureReason::Unknown {
+        // A job that somebody discards is kept, and its history shows no failure.
+        let discarded = reason == FailureReason::Unknown && error.is_none();
+        if !discarded {
             self.note(at, State::Failed, error.clone(), Some(attempts));
         }
         self.emit_failed(at, told, true);
         self.release_key(&id);
-        if self.jobs[at].view.remove_on_fail && reason != FailureReason::Unknown {
+        self.tell_failure(at, error.clone());
+        if self.jobs[at].view.remove_on_fail && !discarded {
             self.end_waits(&id, &Waited::Failed);
-            self.remove(at, &Waited::Removed);
+            self.delete(at);
             return;
         }
         self.next_seq += 1;
@@ -420,6 +434,7 @@ impl Reference {
         if letters.len() > self.config.dlq_max {
             self.remove_letter(letters[0]);
         }
+        self.spread();
     }
 
     /// Places of the dead letters of a queue, first entered first.
@@ -441,7 +456,7 @@ impl Reference {
                 prev: State::Failed,
             },
         );
-        self.remove(at, &Waited::Removed);
+        self.delete(at);
     }
 
     pub(super) fn heartbeat(&mut self, item: &Renew) -> Renewal {

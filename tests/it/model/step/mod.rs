@@ -1,11 +1,13 @@
 //! Random steps. A step names jobs by what they are ("the third active one"), not by id, so that a list of steps keeps
 //! its sense when others are cut out of it; [`What::resolve`] turns it into a command when its turn comes.
 
+mod family;
 mod pick;
 mod what;
 
 use bunqueue_mcp::engine::{JobId, LockToken, Millis};
 
+pub use family::{Flow, Kin};
 pub use pick::{Dice, Draft, Proof, Target};
 pub use what::What;
 
