@@ -51,17 +51,15 @@ impl Engine {
 
     /// Between two operations nothing is left to be done.
     fn check_rest(&self) -> Check {
-        ensure(
-            !self.holding && self.unserved.is_empty(),
-            "waiting pulls are still to be served",
-        )?;
+        ensure(!self.holding && self.unserved.is_empty(), || {
+            "waiting pulls are still to be served".to_owned()
+        })?;
         for (_, queue) in self.queues.all() {
             let served = self.stopping || queue.paused || queue.waiters.is_empty();
             let name = &queue.name;
-            ensure(
-                served || queue.ready.is_empty(),
-                format_args!("a pull waits in {name} although a job is ready"),
-            )?;
+            ensure(served || queue.ready.is_empty(), || {
+                format!("a pull waits in {name} although a job is ready")
+            })?;
         }
         Ok(())
     }
@@ -152,16 +150,15 @@ impl Engine {
                 State::Delayed => armed.needs(job.run_at, Timer::Mature(key)),
                 State::Waiting | State::Prioritized => ensure(
                     job.run_at <= self.now && (state == State::Prioritized) == (job.priority > 0.0),
-                    format_args!("{job:?} is not {}", state.name()),
+                    || format!("{job:?} is not {}", state.name()),
                 )?,
                 _ => {}
             }
             if let Some(run) = job.run() {
                 let due = self.overdue(key).map(|(at, _)| at);
-                ensure(
-                    due.is_some_and(|due| run.armed_at <= due),
-                    format_args!("{id} is overdue at {due:?}, but looked at only then: {run:?}"),
-                )?;
+                ensure(due.is_some_and(|due| run.armed_at <= due), || {
+                    format!("{id} is overdue at {due:?}, but looked at only then: {run:?}")
+                })?;
                 armed.needs(run.armed_at, Timer::Delivery(key));
             }
             if let Some(letter) = failure {
@@ -180,10 +177,9 @@ impl Engine {
                 Some(at) => armed.needs(at, Timer::Queue(key)),
                 None => {
                     let waited_for = queue.listed.is_none() && !queue.waiters.is_empty();
-                    ensure(
-                        !queue.is_unused() || waited_for,
-                        format_args!("{} is never forgotten", queue.name),
-                    )?;
+                    ensure(!queue.is_unused() || waited_for, || {
+                        format!("{} is never forgotten", queue.name)
+                    })?;
                 }
             }
         }
@@ -202,10 +198,9 @@ impl Engine {
                     let own = options.and_then(|options| options.unique_key.as_ref());
                     job.queue == place && job.state.is_live() && own == Some(key)
                 };
-                ensure(
-                    job.as_ref().is_some_and(names),
-                    format_args!("{key} of {} belongs to {job:?}", queue.name),
-                )?;
+                ensure(job.as_ref().is_some_and(names), || {
+                    format!("{key} of {} belongs to {job:?}", queue.name)
+                })?;
             }
         }
         Ok(())
@@ -257,10 +252,9 @@ impl Engine {
         for (key, job) in self.store.all() {
             for id in unmet(job) {
                 let other = self.store.find(id).map(|key| self.store.job(key).state);
-                ensure(
-                    other.is_some_and(|state| state != State::Completed),
-                    format_args!("{} waits for {id}, which is {other:?}", job.id),
-                )?;
+                ensure(other.is_some_and(|state| state != State::Completed), || {
+                    format!("{} waits for {id}, which is {other:?}", job.id)
+                })?;
                 dependents.entry(id).or_default().insert((job.seq, key));
             }
         }
@@ -269,7 +263,7 @@ impl Engine {
         same("who waits for whom", &dependents, &known)?;
         ensure(
             self.dependencies.consequences.is_empty() && !self.dependencies.settling,
-            "the ends of jobs have consequences that are not worked off",
+            || "the ends of jobs have consequences that are not worked off".to_owned(),
         )?;
         self.check_cycles()?;
         self.check_proofs()
@@ -281,7 +275,9 @@ impl Engine {
         let known = proofs.known.iter().map(|(id, number)| (number, id));
         let known: BTreeMap<_, _> = known.collect();
         same("proofs in order", &known, &proofs.order.iter().collect())?;
-        ensure(known.len() <= self.config.proofs_max, "too many proofs")?;
+        ensure(known.len() <= self.config.proofs_max, || {
+            "too many proofs".to_owned()
+        })?;
         let proven = known.values().find(|id| self.store.find(id).is_some());
         same("proofs of jobs that exist", &None, &proven)
     }
@@ -323,7 +319,7 @@ impl Engine {
             let known = self.names.get(&job.name);
             ensure(
                 known.is_some_and(|known| Arc::ptr_eq(known, &job.name)),
-                format_args!("the name {} is stored twice", job.name),
+                || format!("the name {} is stored twice", job.name),
             )?;
         }
         Ok(())
@@ -340,7 +336,9 @@ impl Engine {
         same::<BTreeMap<_, _>>("ids of workers", &by_id.collect(), &known.collect())?;
         match workers.check_at {
             Some(at) => armed.needs(at, Timer::Workers),
-            None => ensure(workers.list.is_empty(), "silent workers go unnoticed")?,
+            None => ensure(workers.list.is_empty(), || {
+                "silent workers go unnoticed".to_owned()
+            })?,
         }
         Ok(())
     }
@@ -365,12 +363,8 @@ fn put<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: Option<K>, val
     }
 }
 
-fn ensure(holds: bool, otherwise: impl ToString) -> Check {
-    if holds {
-        Ok(())
-    } else {
-        Err(otherwise.to_string())
-    }
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(otherwise()) }
 }
 
 fn same<T: PartialEq + Debug + ?Sized>(what: &str, wanted: &T, found: &T) -> Check {
