@@ -550,7 +550,7 @@ impl Engine {
             let prev = State::WaitingChildren;
             self.emit(turn, key, EventKind::Waiting { prev });
         }
-        self.fail_if_expired(turn, key);
+        // That it may be too old by now has its own time.
         self.serve(turn, queue);
     }
 

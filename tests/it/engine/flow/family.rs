@@ -322,3 +322,23 @@ fn b_11_pulls_that_wait_get_a_job_only_when_all_is_settled() {
         assert_eq!(handed, None);
     }
 }
+
+/// Whoever ticks late sees the same order: a job that was set free fails at its own time, not at that of the tick.
+#[test]
+fn a_late_tick_lets_things_happen_in_the_order_of_their_times() {
+    let mut world = World::new();
+    let ttl = |mut node: FlowNodeDraft<'static>, ms| {
+        node.job.ttl = Number::Value(ms);
+        node
+    };
+    let leaf = with_policy(ttl(node("leaf", "q", vec![]), 10.0), Policy::Remove);
+    let slow = with_policy(ttl(node("slow", "q", vec![leaf]), 30.0), Policy::Ignore);
+    let fast = with_policy(ttl(node("fast", "q", vec![]), 20.0), Policy::Ignore);
+    tree(&mut world, &node("p", "q", vec![slow, fast]));
+    world.now += 100;
+    let order: Vec<_> = failures(&mut world, "p")
+        .into_iter()
+        .map(|(child, ..)| child)
+        .collect();
+    assert_eq!(order, ["q:fast", "q:slow"]);
+}

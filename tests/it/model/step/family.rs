@@ -201,11 +201,18 @@ impl Flow {
             Shape::Raw { backwards: true },
         ]);
         let count = 2 + dice.below(5) as usize;
+        let mut nodes: Vec<Node> = (0..count)
+            .map(|place| Node::random(dice, place, count))
+            .collect();
+        if dice.chance(12) {
+            // All of them are too old, so that the end of one meets that of another.
+            for node in &mut nodes {
+                (node.timestamp, node.ttl) = (Some(-2_000), Some(1.0));
+            }
+        }
         Self {
             shape,
-            nodes: (0..count)
-                .map(|place| Node::random(dice, place, count))
-                .collect(),
+            nodes,
             careless: dice.chance(15),
         }
     }

@@ -23,8 +23,8 @@ pub enum What {
     Add(u64, Box<Draft>),
     AddMany(u64, Vec<Draft>),
     AddFlow(Box<Flow>),
-    /// A child (or whoever) becomes the child of another job.
-    Link(Target, Target),
+    /// A child (or whoever) becomes the child of another job; of its own parent, if it has one and that is said.
+    Link(Target, Target, bool),
     /// A command on one job of a family.
     Kin(u8, Target, u64),
     Pull {
@@ -214,11 +214,20 @@ impl What {
                     Target::Blocked,
                     Target::Parent,
                 ]);
-                Self::Link(Target::random(dice, child), Target::random(dice, parent))
+                let (child, again) = match dice.chance(40) {
+                    true => (Target::Child(dice.next()), true),
+                    false => (Target::random(dice, child), false),
+                };
+                Self::Link(child, Target::random(dice, parent), again)
             }
             16..18 => {
                 let proof = Proof::random(dice);
-                Self::Move(3, Target::random(dice, Target::Active), proof, 0.0)
+                let likely = dice.pick(&[
+                    Target::Active as fn(u64) -> Target,
+                    Target::Active,
+                    Target::Parent,
+                ]);
+                Self::Move(3, Target::random(dice, likely), proof, 0.0)
             }
             number => {
                 let likely = dice.pick(&[
@@ -261,11 +270,13 @@ impl What {
                 Some(flow) => flow.into(),
                 None => ListQueues.into(),
             },
-            Self::Link(child, parent) => UpdateParent {
-                child: child.resolve(scene.model),
-                parent: parent.resolve(scene.model),
+            Self::Link(child, parent, again) => {
+                let child = child.resolve(scene.model);
+                let own = scene.model.job(&child).filter(|_| *again);
+                let own = own.and_then(|job| job.ties.parent.clone());
+                let parent = own.map_or_else(|| parent.resolve(scene.model), |own| own.id);
+                UpdateParent { child, parent }.into()
             }
-            .into(),
             Self::Kin(which, target, number) => {
                 on_kin(*which, target.resolve(scene.model), *number)
             }
