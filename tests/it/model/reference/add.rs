@@ -8,7 +8,7 @@ use bunqueue_mcp::engine::{
     Waited,
 };
 
-use super::flow::parent_of;
+use super::ties::parent_of;
 use super::{Job, Key, Place, Reference, Ties};
 
 impl Reference {

@@ -9,6 +9,7 @@ mod add;
 mod change;
 mod flow;
 mod query;
+mod ties;
 mod timer;
 mod work;
 
