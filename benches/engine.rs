@@ -52,7 +52,7 @@ impl Bench {
                 caller: None,
                 effects: &mut self.effects,
             };
-            let added = self.engine.add(&mut turn, &self.queue, job());
+            let added = self.engine.add(&mut turn, &self.queue, job(), |_, _| None);
             black_box(added).ok();
         }
     }
@@ -66,7 +66,9 @@ impl Bench {
                 effects: &mut self.effects,
             };
             let jobs = (0..batch).map(|_| job()).collect();
-            let added = self.engine.add_many(&mut turn, &self.queue, jobs);
+            let added = self
+                .engine
+                .add_many(&mut turn, &self.queue, jobs, |_, _| None);
             black_box(added).ok();
         }
     }

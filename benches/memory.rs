@@ -41,7 +41,7 @@ fn main() -> std::io::Result<()> {
             caller: None,
             effects: &mut effects,
         };
-        let added = engine.add_many(&mut turn, &queue, jobs);
+        let added = engine.add_many(&mut turn, &queue, jobs, |_, _| None);
         assert!(added.is_ok_and(|added| added.len() == BATCH));
     }
     let mut out = std::io::stdout();

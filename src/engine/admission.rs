@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::event::EventKind;
+use super::flow::Annotate;
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, State};
 use super::outcome::{AddOutcome, Added, BatchRefusal, Refusal};
@@ -11,7 +12,7 @@ use super::store::{Job, JobKey};
 use super::{Engine, Turn, later};
 
 impl Engine {
-    /// Adds one job, unless one that stands for it exists.
+    /// Adds one job, unless one that stands for it exists. The data of a parent that it is tied to names it from then on.
     ///
     /// # Errors
     /// [`Refusal`] when its group is full, or a job it depends on or belongs to does not allow it; nothing has changed
@@ -21,13 +22,14 @@ impl Engine {
         turn: &mut Turn<'_>,
         queue: &Arc<str>,
         job: NewJob,
+        annotate: Annotate,
     ) -> Result<Added, Refusal> {
         self.tick(turn);
         self.check_ties(queue, std::slice::from_ref(&job))
             .map_err(|refused| refused.refusal)?;
         self.check_room(queue, std::iter::once(&job))?;
         let queue = self.queues.open_listed(queue);
-        let added = self.admit(turn, queue, job);
+        let added = self.admit(turn, queue, job, annotate);
         self.note_idle(queue);
         self.serve(turn, queue);
         Ok(added)
@@ -42,6 +44,7 @@ impl Engine {
         turn: &mut Turn<'_>,
         queue: &Arc<str>,
         jobs: Vec<NewJob>,
+        annotate: Annotate,
     ) -> Result<Vec<Added>, BatchRefusal> {
         self.tick(turn);
         if jobs.is_empty() {
@@ -55,12 +58,9 @@ impl Engine {
             })?;
         let queue = self.queues.open_listed(queue);
         let tied = jobs.iter().any(|job| job.links.is_some());
-        // One that fails as it comes in must not have the others served in between.
         let added = self.hold(turn, |engine, turn| {
-            let added: Vec<_> = jobs
-                .into_iter()
-                .map(|job| engine.admit(turn, queue, job))
-                .collect();
+            let admit = |job| engine.admit(turn, queue, job, annotate);
+            let added: Vec<_> = jobs.into_iter().map(admit).collect();
             if tied {
                 engine.drop_orphans(turn, &added);
             }
@@ -71,7 +71,13 @@ impl Engine {
         Ok(added)
     }
 
-    fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {
+    fn admit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: QueueKey,
+        new: NewJob,
+        annotate: Annotate,
+    ) -> Added {
         let mut finished = None;
         if let Some(id) = new.custom_id.as_ref()
             && let Some(existing) = self.store.find(id)
@@ -107,7 +113,7 @@ impl Engine {
         let key = self.insert(turn, queue, None, new);
         let id = self.store.job(key).id.clone();
         if let Some(parent) = parent.and_then(|parent| self.store.find(&parent.id)) {
-            self.adopt(parent, &id);
+            self.adopt(parent, &id, annotate);
         }
         self.fail_if_expired(turn, key);
         Added { id, outcome }

@@ -36,9 +36,9 @@ impl Engine {
             return 0;
         };
         let jobs = self.queued(key);
-        let count = self.delete_all(turn, jobs, |_| ());
-        self.report_count(turn, key, count, |count| EventKind::Drained { count });
-        count
+        self.delete_all(turn, &jobs);
+        self.report_count(turn, key, jobs.len(), |count| EventKind::Drained { count });
+        jobs.len()
     }
 
     /// Deletes jobs of a queue that are at least `grace` ms old, oldest first; which.
@@ -60,8 +60,9 @@ impl Engine {
             .into_iter()
             .take(limit)
             .collect();
-        let mut ids = Vec::with_capacity(jobs.len());
-        self.delete_all(turn, jobs, |id| ids.push(id.clone()));
+        let id = |key: &JobKey| self.store.job(*key).id.clone();
+        let ids: Vec<_> = jobs.iter().map(id).collect();
+        self.delete_all(turn, &jobs);
         self.report_count(turn, key, ids.len(), |count| EventKind::Cleaned { count });
         ids
     }
@@ -72,37 +73,29 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return 0;
         };
-        // Jobs that wait for each other in this queue go together; only others are told.
-        for (_, blocked) in self.queues.get(key).blocked.clone() {
-            self.untie_all(blocked);
-        }
         let jobs = self.all_jobs(key);
-        let count = self.delete_all(turn, jobs, |_| ());
-        self.report_count(turn, key, count, |count| EventKind::Obliterated { count });
+        self.delete_all(turn, &jobs);
+        self.report_count(turn, key, jobs.len(), |count| EventKind::Obliterated {
+            count,
+        });
         self.drop_queue(key);
-        count
+        jobs.len()
     }
 
-    /// Deletes jobs, but those that the end of an earlier one has moved elsewhere; how many.
-    fn delete_all(
-        &mut self,
-        turn: &mut Turn<'_>,
-        jobs: Vec<JobKey>,
-        mut note: impl FnMut(&JobId),
-    ) -> usize {
-        let state = |job: &JobKey| (self.store.job(*job).seq, self.store.job(*job).state);
-        let jobs: Vec<_> = jobs.into_iter().map(|job| (job, state(&job))).collect();
-        let mut count = 0;
-        self.hold(turn, |engine, turn| {
-            for (key, (seq, state)) in jobs {
-                if engine.stands(key, seq, state) {
-                    note(&engine.store.job(key).id);
-                    engine.delete(turn, key);
-                    count += 1;
-                }
-            }
-        });
-        count
+    /// Deletes jobs together: those among them that wait for each other go without a word, only others are told.
+    pub(super) fn delete_all(&mut self, turn: &mut Turn<'_>, jobs: &[JobKey]) {
+        let mut losses: Vec<_> = jobs
+            .iter()
+            .filter_map(|key| {
+                let job = self.erase(turn, *key);
+                Some((job.seq, self.loss_of(&job)?))
+            })
+            .collect();
+        losses.sort_unstable_by_key(|(seq, _)| *seq);
+        for (_, loss) in losses {
+            self.note_consequence(loss);
+        }
+        self.settle(turn);
     }
 
     /// Whether a job that was seen in a state is still there, and in that state.

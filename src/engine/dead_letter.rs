@@ -29,7 +29,7 @@ pub(super) struct DeadLetter {
     pub(super) error: Option<Arc<str>>,
     pub(super) trail: Trail,
     /// Where its entry in the deadline order stands; `None` while nothing will happen by itself.
-    armed_at: Option<Millis>,
+    pub(super) armed_at: Option<Millis>,
 }
 
 /// What a dead letter keeps through its automatic retries.
@@ -299,12 +299,13 @@ impl Engine {
         self.emit(turn, key, event);
         // Before a deletion, so that whoever waits for the outcome learns which one it was.
         self.end_job_waits(turn, key, &Waited::Failed);
-        self.settle_failure(turn, key, settled);
+        self.note_failure(key, settled);
         if removed {
             self.delete(turn, key);
         } else {
             self.bound_dead_letters(turn, queue);
         }
+        self.settle(turn);
         self.serve(turn, queue);
     }
 

@@ -51,7 +51,7 @@ impl Timer {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Deadlines(BTreeSet<(Millis, Timer)>);
+pub(super) struct Deadlines(pub(super) BTreeSet<(Millis, Timer)>);
 
 impl Deadlines {
     pub(super) fn insert(&mut self, at: Millis, timer: Timer) {

@@ -24,23 +24,23 @@ pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 /// Waits in progress.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    waits: BTreeMap<WaiterId, Wait>,
+    pub(super) waits: BTreeMap<WaiterId, Wait>,
     /// Who waits for which job.
-    by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
+    pub(super) by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
     /// Whose connection they belong to.
-    by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
+    pub(super) by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Wait {
-    ends_at: Millis,
-    caller: Caller,
-    kind: WaitKind,
+pub(super) struct Wait {
+    pub(super) ends_at: Millis,
+    pub(super) caller: Caller,
+    pub(super) kind: WaitKind,
 }
 
 #[derive(Debug)]
-enum WaitKind {
+pub(super) enum WaitKind {
     Pull {
         request: PullRequest,
         queue: QueueKey,

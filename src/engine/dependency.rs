@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::event::EventKind;
 use super::id::JobId;
-use super::job::{FailureReason, JobLinks, NewJob, NewLinks, Parent, Payload, State};
-use super::outcome::{Added, BatchRefusal, Refusal};
+use super::job::{FailureReason, JobLinks, NewLinks, Parent, Payload, State};
+use super::outcome::Added;
 use super::report::Fatal;
 use super::store::{Job, JobKey};
 use super::{Engine, Turn};
@@ -22,36 +22,40 @@ use super::{Engine, Turn};
 #[derive(Debug, Default)]
 pub(super) struct Dependencies {
     /// Who waits for a job, in order of admission.
-    dependents: HashMap<JobId, BTreeSet<(u64, JobKey)>>,
+    pub(super) dependents: HashMap<JobId, BTreeSet<(u64, JobKey)>>,
     /// Completed jobs that were deleted: whoever depends on one later need not wait.
-    proofs: Proofs,
+    pub(super) proofs: Proofs,
     /// What the ends of jobs still have to do to others.
-    consequences: VecDeque<Consequence>,
+    pub(super) consequences: VecDeque<Consequence>,
     /// Somebody is working them off.
-    settling: bool,
+    pub(super) settling: bool,
 }
 
 /// Ids of completed jobs that are no longer kept, the newest; the bound is the configuration's.
 #[derive(Debug, Default)]
-struct Proofs {
+pub(super) struct Proofs {
     /// With the number of the proof.
-    known: HashMap<JobId, u64>,
-    order: VecDeque<(u64, JobId)>,
+    pub(super) known: HashMap<JobId, u64>,
+    pub(super) order: BTreeMap<u64, JobId>,
     next: u64,
 }
 
 impl Proofs {
     fn add(&mut self, id: &JobId, max: usize) {
+        self.forget(id);
         self.next += 1;
         self.known.insert(id.clone(), self.next);
-        self.order.push_back((self.next, id.clone()));
+        self.order.insert(self.next, id.clone());
         while self.order.len() > max
-            && let Some((number, oldest)) = self.order.pop_front()
+            && let Some((_, oldest)) = self.order.pop_first()
         {
-            // A newer proof of the same id stays.
-            if self.known.get(&oldest) == Some(&number) {
-                self.known.remove(&oldest);
-            }
+            self.known.remove(&oldest);
+        }
+    }
+
+    fn forget(&mut self, id: &JobId) {
+        if let Some(number) = self.known.remove(id) {
+            self.order.remove(&number);
         }
     }
 }
@@ -63,6 +67,7 @@ pub(super) enum Consequence {
     Completed {
         id: JobId,
         queue: Arc<str>,
+        parent: Option<JobId>,
         result: Option<Payload>,
     },
     /// It failed for good, and has a parent.
@@ -102,7 +107,7 @@ pub(super) struct Links {
     pub(super) parent: Option<Parent>,
     pub(super) depends_on: Vec<JobId>,
     pub(super) children: Vec<JobId>,
-    unmet: BTreeSet<JobId>,
+    pub(super) unmet: BTreeSet<JobId>,
     /// Results of children that completed while it waited, with their queues.
     values: BTreeMap<JobId, (Arc<str>, Payload)>,
     failures: Vec<ChildFailure>,
@@ -153,6 +158,12 @@ impl Job {
         }
     }
 
+    /// Its ties, if it has any.
+    pub(super) fn ties(&self) -> Option<JobLinks> {
+        let links = self.links.as_ref()?.view();
+        (links != JobLinks::default()).then_some(links)
+    }
+
     pub(super) fn parent(&self) -> Option<&JobId> {
         let parent = self.links.as_ref()?.parent.as_ref()?;
         Some(&parent.id)
@@ -160,152 +171,19 @@ impl Job {
 }
 
 impl Engine {
-    /// Whether these jobs may be added together, as far as other jobs have a say.
-    ///
-    /// # Errors
-    /// The first fault; the entry is named where its own words are at fault.
-    pub(super) fn check_ties(&self, queue: &Arc<str>, jobs: &[NewJob]) -> Result<(), BatchRefusal> {
-        let replaces = |job: &NewJob| {
-            job.options
-                .as_ref()
-                .is_some_and(|options| options.dedup.replace)
-        };
-        if jobs.iter().all(|job| job.links.is_none() && !replaces(job)) {
-            return Ok(());
-        }
-        let coming: HashMap<&JobId, usize> = jobs
-            .iter()
-            .enumerate()
-            .filter_map(|(index, job)| Some((job.custom_id.as_ref()?, index)))
-            .collect();
-        for (index, job) in jobs.iter().enumerate() {
-            self.check_links(queue, job, index, &coming)?;
-        }
-        if let Some(index) = find_cycle(&dependencies_among(jobs, &coming)) {
-            let id = jobs.get(index).and_then(|job| job.custom_id.clone());
-            let refusal = id.map_or(Refusal::DependencyCycle, Refusal::SelfDependency);
-            return Err(BatchRefusal {
-                index: Some(index),
-                refusal,
-            });
-        }
-        self.check_replacements(queue, jobs, replaces)
-    }
-
-    fn check_links(
-        &self,
-        queue: &Arc<str>,
-        job: &NewJob,
-        index: usize,
-        coming: &HashMap<&JobId, usize>,
-    ) -> Result<(), BatchRefusal> {
-        let Some(links) = job.links.as_deref() else {
-            return Ok(());
-        };
-        let own = |refusal| BatchRefusal {
-            index: Some(index),
-            refusal,
-        };
-        let met = |refusal| BatchRefusal {
-            index: None,
-            refusal,
-        };
-        let id = job.custom_id.as_ref();
-        let awaited = id.filter(|id| self.has_dependents(id));
-        for other in &links.depends_on {
-            if Some(other) == id {
-                return Err(own(Refusal::SelfDependency(other.clone())));
-            }
-            if self.store.find(other).is_none()
-                && !self.has_completed(other)
-                && !coming.contains_key(other)
-            {
-                return Err(own(Refusal::DependencyNotFound(other.clone())));
-            }
-            // A new generation of a failed job can be waited for already.
-            if let Some(id) = awaited
-                && self.waits_for(other, id)
-            {
-                return Err(own(Refusal::SelfDependency(id.clone())));
-            }
-        }
-        let Some(parent) = links.parent.as_ref() else {
-            return Ok(());
-        };
-        if Some(&parent.id) == id {
-            return Err(met(Refusal::OwnParent));
-        }
-        let comes_before = coming.get(&parent.id).is_some_and(|place| *place < index);
-        if !(comes_before && self.store.find(&parent.id).is_none() && parent.queue == *queue) {
-            self.check_parent(parent).map_err(met)?;
-        }
-        if links
-            .depends_on
-            .iter()
-            .any(|other| self.waits_for(other, &parent.id))
-        {
-            return Err(met(Refusal::DependencyCycle));
-        }
-        Ok(())
-    }
-
-    /// A job that others wait for cannot be replaced.
-    fn check_replacements(
-        &self,
-        queue: &Arc<str>,
-        jobs: &[NewJob],
-        replaces: impl Fn(&NewJob) -> bool,
-    ) -> Result<(), BatchRefusal> {
-        let awaited: HashSet<&JobId> = jobs
-            .iter()
-            .filter_map(|job| job.links.as_deref())
-            .flat_map(|links| &links.depends_on)
-            .collect();
-        let place = self.queues.find(queue);
-        let mut owners: HashMap<&str, &JobId> = HashMap::new();
-        for job in jobs {
-            let key = job
-                .options
-                .as_deref()
-                .and_then(|options| options.unique_key.as_deref());
-            let Some(key) = key else {
-                continue;
-            };
-            let known = place.and_then(|place| self.key_owner(place, key));
-            let known = known
-                .map(|owner| self.store.job(owner))
-                .filter(|job| job.state != State::Active);
-            let owner = owners.get(key).copied().or(known.map(|job| &job.id));
-            if replaces(job)
-                && let Some(owner) = owner
-                && (self.has_dependents(owner) || awaited.contains(owner))
-            {
-                return Err(BatchRefusal {
-                    index: None,
-                    refusal: Refusal::OwnerNeeded(owner.clone()),
-                });
-            }
-            if let Some(id) = job.custom_id.as_ref() {
-                owners.insert(key, id);
-            }
-        }
-        Ok(())
-    }
-
-    /// After a batch: a job whose dependency was to come with it, but did not, would wait for ever.
+    /// After a batch: a job whose dependency was to come with it, but did not or is gone already, would wait for ever.
     pub(super) fn drop_orphans(&mut self, turn: &mut Turn<'_>, added: &[Added]) {
-        for job in added {
-            let links = self
-                .store
-                .find(&job.id)
-                .and_then(|key| self.store.job(key).links.as_ref());
-            let missing = |id: &&JobId| self.store.find(id).is_none();
-            let missing = links.and_then(|links| links.unmet.iter().find(missing).cloned());
-            if let Some(id) = missing {
-                let (parent, policy) = (None, Policy::Wait);
-                self.settle(turn, Consequence::Removed { id, parent, policy });
-            }
+        let unmet = |job: &Added| {
+            let links = self.store.job(self.store.find(&job.id)?).links.as_ref()?;
+            Some(links.unmet.iter().cloned())
+        };
+        let mut missing: Vec<JobId> = added.iter().filter_map(unmet).flatten().collect();
+        missing.retain(|id| self.store.find(id).is_none());
+        for id in missing {
+            let (parent, policy) = (None, Policy::Wait);
+            self.note_consequence(Consequence::Removed { id, parent, policy });
         }
+        self.settle(turn);
     }
 
     /// Ties a job that was just stored to the jobs it depends on.
@@ -355,7 +233,9 @@ impl Engine {
         let job = self.store.job_mut(parent);
         let seq = job.seq;
         let links = job.links.get_or_insert_default();
-        links.children.push(child.clone());
+        if !links.children.contains(child) {
+            links.children.push(child.clone());
+        }
         if !links.depends_on.contains(child) {
             links.depends_on.push(child.clone());
         }
@@ -365,6 +245,8 @@ impl Engine {
             }
             Some((_, None)) => {}
             None => {
+                // An earlier job with the child's id is not the child any more.
+                links.values.remove(child);
                 links.unmet.insert(child.clone());
                 let waiting = self.dependencies.dependents.entry(child.clone());
                 waiting.or_default().insert((seq, parent));
@@ -425,7 +307,7 @@ impl Engine {
 
     /// A new job takes the id: that an earlier one has completed says nothing any more.
     pub(super) fn forget_completion(&mut self, id: &JobId) {
-        self.dependencies.proofs.known.remove(id);
+        self.dependencies.proofs.forget(id);
     }
 
     /// Whether a job with that id has completed and was deleted.
@@ -433,13 +315,8 @@ impl Engine {
         self.dependencies.proofs.known.contains_key(id)
     }
 
-    /// A job has failed for good; its parent is told by its policy.
-    pub(super) fn settle_failure(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: JobKey,
-        error: Option<Arc<str>>,
-    ) {
+    /// A job has failed for good: its parent is to be told by its policy.
+    pub(super) fn note_failure(&mut self, key: JobKey, error: Option<Arc<str>>) {
         let job = self.store.job(key);
         let (Some(parent), policy) = (job.parent(), job.policy()) else {
             return;
@@ -454,65 +331,79 @@ impl Engine {
             policy,
             error,
         };
-        self.settle(turn, consequence);
+        self.note_consequence(consequence);
     }
 
-    /// A job has completed.
-    pub(super) fn settle_completion(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: JobKey,
-        result: Option<Payload>,
-    ) {
+    /// A job has completed: those that wait for it, and its parent, are to be told.
+    pub(super) fn note_completion(&mut self, key: JobKey, result: Option<Payload>) {
         let job = self.store.job(key);
-        if !self.has_dependents(&job.id) {
+        if job.parent().is_none() && !self.has_dependents(&job.id) {
             return;
         }
         let consequence = Consequence::Completed {
             id: job.id.clone(),
             queue: Arc::clone(self.queues.name(job.queue)),
+            parent: job.parent().cloned(),
             result,
         };
-        self.settle(turn, consequence);
+        self.note_consequence(consequence);
     }
 
-    /// A job was deleted; what is left of it is given.
-    pub(super) fn settle_removal(&mut self, turn: &mut Turn<'_>, job: &Job) {
-        if self.has_dependents(&job.id) {
-            let consequence = Consequence::Removed {
-                id: job.id.clone(),
-                parent: job.parent().cloned(),
-                policy: job.policy(),
-            };
-            self.settle(turn, consequence);
+    /// A job was deleted, and this is left of it: what that means for those that wait for it. A completed one means
+    /// nothing, but is remembered.
+    pub(super) fn loss_of(&mut self, job: &Job) -> Option<Consequence> {
+        if job.state == State::Completed {
+            self.remember_completion(&job.id);
+            return None;
         }
+        self.has_dependents(&job.id).then(|| Consequence::Removed {
+            id: job.id.clone(),
+            parent: job.parent().cloned(),
+            policy: job.policy(),
+        })
     }
 
-    /// Works off what an end means for others, and what that means in turn.
-    pub(super) fn settle(&mut self, turn: &mut Turn<'_>, consequence: Consequence) {
+    /// Something that [`Engine::settle`] has to work off.
+    pub(super) fn note_consequence(&mut self, consequence: Consequence) {
         self.dependencies.consequences.push_back(consequence);
-        if self.dependencies.settling {
+    }
+
+    /// Works off what the ends of jobs mean for others, and what that means in turn.
+    pub(super) fn settle(&mut self, turn: &mut Turn<'_>) {
+        if self.dependencies.consequences.is_empty() || self.dependencies.settling {
             return;
         }
         self.dependencies.settling = true;
-        while let Some(consequence) = self.dependencies.consequences.pop_front() {
-            match consequence {
-                Consequence::Completed { id, queue, result } => {
-                    self.meet(turn, &id, &queue, result.as_ref());
-                }
-                Consequence::Failed {
-                    id,
-                    queue,
-                    parent,
-                    policy,
-                    error,
-                } => self.apply_policy(turn, (&id, &queue), &parent, policy, error.as_ref()),
-                Consequence::Removed { id, parent, policy } => {
-                    self.lose(turn, &id, parent.as_ref(), policy);
-                }
+        self.hold(turn, |engine, turn| {
+            while let Some(consequence) = engine.dependencies.consequences.pop_front() {
+                engine.work_off(turn, consequence);
+            }
+        });
+        self.dependencies.settling = false;
+    }
+
+    fn work_off(&mut self, turn: &mut Turn<'_>, consequence: Consequence) {
+        match consequence {
+            Consequence::Completed {
+                id,
+                queue,
+                parent,
+                result,
+            } => {
+                self.keep_value(&id, &queue, parent.as_ref(), result.as_ref());
+                self.meet(turn, &id);
+            }
+            Consequence::Failed {
+                id,
+                queue,
+                parent,
+                policy,
+                error,
+            } => self.apply_policy(turn, (&id, &queue), &parent, policy, error.as_ref()),
+            Consequence::Removed { id, parent, policy } => {
+                self.lose(turn, &id, parent.as_ref(), policy);
             }
         }
-        self.dependencies.settling = false;
     }
 
     fn waiting_for(&self, id: &JobId) -> Vec<JobKey> {
@@ -520,25 +411,35 @@ impl Engine {
         waiting.into_iter().flatten().map(|(_, key)| *key).collect()
     }
 
-    /// Everybody who waits for a completed job need not do so any longer.
-    fn meet(
+    /// The result of a child stays with its parent until that completes: it may need it although it no longer waits for
+    /// the child, and when the child is gone. A parent that waits under a child's id takes the result of a new job, too.
+    fn keep_value(
         &mut self,
-        turn: &mut Turn<'_>,
         id: &JobId,
         queue: &Arc<str>,
+        parent: Option<&JobId>,
         result: Option<&Payload>,
     ) {
+        let parent = parent.and_then(|parent| self.store.find(parent));
+        let parent = parent.filter(|key| self.store.job(*key).state != State::Completed);
+        for key in self.waiting_for(id).into_iter().chain(parent) {
+            if let Some(links) = self.store.job_mut(key).links.as_mut()
+                && links.children.contains(id)
+                && let Some(result) = result
+            {
+                let value = (Arc::clone(queue), result.clone());
+                links.values.insert(id.clone(), value);
+            }
+        }
+    }
+
+    /// Everybody who waits for a completed job need not do so any longer.
+    fn meet(&mut self, turn: &mut Turn<'_>, id: &JobId) {
         for key in self.waiting_for(id) {
             let job = self.store.job_mut(key);
             let seq = job.seq;
             if let Some(links) = job.links.as_mut() {
                 links.unmet.remove(id);
-                if let Some(result) = result
-                    && links.children.contains(id)
-                {
-                    let value = (Arc::clone(queue), result.clone());
-                    links.values.insert(id.clone(), value);
-                }
             }
             self.dependencies.forget(id, seq, key);
             self.release_if_free(turn, key, false);
@@ -649,7 +550,7 @@ impl Engine {
             let prev = State::WaitingChildren;
             self.emit(turn, key, EventKind::Waiting { prev });
         }
-        self.fail_if_expired(turn, key);
+        // That it may be too old by now has its own time.
         self.serve(turn, queue);
     }
 
@@ -713,51 +614,6 @@ impl Engine {
         }
         false
     }
-}
-
-/// For each job the places of those of the same batch that it depends on.
-fn dependencies_among(jobs: &[NewJob], coming: &HashMap<&JobId, usize>) -> Vec<Vec<usize>> {
-    let places = |job: &NewJob| {
-        let links = job.links.as_deref();
-        let others = links.into_iter().flat_map(|links| &links.depends_on);
-        others.filter_map(|id| coming.get(id).copied()).collect()
-    };
-    jobs.iter().map(places).collect()
-}
-
-/// A place on a cycle, if there is one; each place lists those that it leads to.
-pub fn find_cycle(edges: &[Vec<usize>]) -> Option<usize> {
-    let mut open = vec![0_usize; edges.len()];
-    for place in edges.iter().flatten() {
-        *open.get_mut(*place)? += 1;
-    }
-    // What nothing leads to is on no cycle; taken away, others follow.
-    let mut free: Vec<usize> = (0..edges.len())
-        .filter(|place| open.get(*place) == Some(&0))
-        .collect();
-    while let Some(place) = free.pop() {
-        for next in edges.get(place)? {
-            let left = open.get_mut(*next)?;
-            *left -= 1;
-            if *left == 0 {
-                free.push(*next);
-            }
-        }
-    }
-    // Of those left some only lie behind a cycle; going back along what leads to them ends on one.
-    let mut place = open.iter().position(|left| *left > 0)?;
-    let mut leads_here = vec![None; edges.len()];
-    for (from, nexts) in edges.iter().enumerate() {
-        if open.get(from).is_some_and(|left| *left > 0) {
-            for next in nexts {
-                *leads_here.get_mut(*next)? = Some(from);
-            }
-        }
-    }
-    for _ in 0..edges.len() {
-        place = (*leads_here.get(place)?)?;
-    }
-    Some(place)
 }
 
 impl Dependencies {

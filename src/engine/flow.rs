@@ -12,6 +12,7 @@ use super::job::{JobDetail, JobLinks, JobView, NewJob, NewLinks, Parent, Payload
 use super::outcome::Refusal;
 use super::queue::QueueKey;
 use super::store::JobKey;
+use super::ties::right_queue;
 use super::{Engine, Turn};
 
 /// Levels of a flow that [`Engine::flow_tree`] shows at most; flows are planned no deeper.
@@ -43,30 +44,42 @@ pub struct FlowNode {
 }
 
 impl Engine {
-    /// A fresh id for a job that is added later.
-    pub fn plan_id(&mut self, turn: &mut Turn<'_>) -> JobId {
-        self.tick(turn);
-        self.ids.job_id(self.now)
-    }
-
-    /// Adds the jobs of a flow, in order: all of them, or none.
+    /// Adds the jobs of a flow, in order: all of them, or none. `build` makes them when their ids are known: those that
+    /// are chosen already, and fresh ones.
     ///
     /// # Errors
     /// [`Refusal::FlowJobExists`] for the first id that is taken, [`Refusal::GroupFull`].
     pub fn add_flow(
         &mut self,
         turn: &mut Turn<'_>,
-        jobs: Vec<FlowJob>,
+        chosen: &[Option<JobId>],
+        build: impl FnOnce(&[JobId]) -> Vec<FlowJob>,
     ) -> Result<Vec<JobView>, Refusal> {
         self.tick(turn);
-        if let Some(taken) = jobs.iter().find(|job| self.is_known(&job.id)) {
-            return Err(Refusal::FlowJobExists(taken.id.clone()));
+        if let Some(taken) = chosen.iter().flatten().find(|id| self.is_known(id)) {
+            return Err(Refusal::FlowJobExists(taken.clone()));
         }
+        // A flow that is refused takes no ids.
+        let ids_before = self.ids.clone();
+        let fresh = |id: &Option<JobId>| id.clone().unwrap_or_else(|| self.ids.job_id(self.now));
+        let ids: Vec<_> = chosen.iter().map(fresh).collect();
+        let jobs = build(&ids);
+        if let Err(refusal) = self.check_flow_room(&jobs) {
+            self.ids = ids_before;
+            return Err(refusal);
+        }
+        Ok(self.admit_flow(turn, jobs))
+    }
+
+    fn check_flow_room(&self, jobs: &[FlowJob]) -> Result<(), Refusal> {
         let queues: BTreeSet<&Arc<str>> = jobs.iter().map(|job| &job.queue).collect();
-        for queue in queues {
+        queues.into_iter().try_for_each(|queue| {
             let there = jobs.iter().filter(|job| job.queue == *queue);
-            self.check_room(queue, there.map(|job| &job.job))?;
-        }
+            self.check_room(queue, there.map(|job| &job.job))
+        })
+    }
+
+    fn admit_flow(&mut self, turn: &mut Turn<'_>, jobs: Vec<FlowJob>) -> Vec<JobView> {
         let mut views = Vec::with_capacity(jobs.len());
         self.hold(turn, |engine, turn| {
             let mut keys = Vec::with_capacity(jobs.len());
@@ -78,15 +91,16 @@ impl Engine {
             }
             // Only now can the end of one of them reach the others.
             for (key, queue) in keys {
-                if !engine.store.contains(key) {
-                    continue;
+                // Unless the end of an earlier one was its own.
+                let stands = engine.store.contains(key);
+                if stands && engine.store.job(key).state.is_live() {
+                    engine.fail_if_expired(turn, key);
                 }
-                engine.fail_if_expired(turn, key);
                 engine.note_idle(queue);
                 engine.serve(turn, queue);
             }
         });
-        Ok(views)
+        views
     }
 
     /// Whether a job with that id exists or has completed.
@@ -97,23 +111,13 @@ impl Engine {
     /// The ties of a job, if it has any.
     pub fn links(&mut self, turn: &mut Turn<'_>, id: &JobId) -> Option<JobLinks> {
         self.tick(turn);
-        let links = self.store.job(self.store.find(id)?).links.as_ref()?;
-        Some(links.view())
+        self.store.job(self.store.find(id)?).ties()
     }
 
     /// Whether a job that is not stored yet may become a child of this parent.
     pub(super) fn check_parent(&self, parent: &Parent) -> Result<(), Refusal> {
         let key = self.linkable(&parent.id)?;
-        let queue = self.queues.name(self.store.job(key).queue);
-        if *queue == parent.queue {
-            Ok(())
-        } else {
-            Err(Refusal::ParentElsewhere {
-                parent: parent.id.clone(),
-                queue: Arc::clone(queue),
-                given: Arc::clone(&parent.queue),
-            })
-        }
+        right_queue(parent, self.queues.name(self.store.job(key).queue))
     }
 
     /// The parent, if children can still be added to it.
@@ -144,10 +148,11 @@ impl Engine {
     }
 
     /// A new job was added as the child of this parent, unless the parent has ended meanwhile.
-    pub(super) fn adopt(&mut self, parent: JobKey, child: &JobId) {
+    pub(super) fn adopt(&mut self, parent: JobKey, child: &JobId, annotate: Annotate) {
         let state = self.store.job(parent).state;
         if state.is_queued() || state == State::WaitingChildren {
             self.block_on_child(parent, child);
+            self.annotate(parent, annotate);
         }
     }
 
@@ -197,11 +202,15 @@ impl Engine {
         }
         self.set_parent(child_key, parent_key);
         self.annotate(child_key, annotate);
-        self.release_if_free(turn, parent_key, true);
-        if self.store.job(child_key).state == State::Failed {
-            let failure = self.store.job(child_key).failure();
-            self.settle_failure(turn, child_key, failure.and_then(|failure| failure.error));
-        }
+        self.hold(turn, |engine, turn| {
+            if !declared {
+                engine.release_if_free(turn, parent_key, true);
+            }
+            if let Some(failure) = engine.store.job(child_key).failure() {
+                engine.note_failure(child_key, failure.error);
+                engine.settle(turn);
+            }
+        });
         Ok(())
     }
 
@@ -232,13 +241,6 @@ impl Engine {
         let data = annotate(&links.unwrap_or_default(), job.data.as_ref());
         if data.is_some() {
             job.data = data;
-        }
-    }
-
-    /// Writes the ties of a job into its data.
-    pub fn annotate_job(&mut self, id: &JobId, annotate: Annotate) {
-        if let Some(key) = self.store.find(id) {
-            self.annotate(key, annotate);
         }
     }
 
@@ -287,26 +289,31 @@ impl Engine {
         let Some(parent) = self.store.find(parent) else {
             return 0;
         };
-        let links = self.store.job(parent).links.as_ref();
-        let children = links
-            .map(|links| links.children.clone())
-            .unwrap_or_default();
-        let mut removed = 0;
+        let Some(links) = self.store.job(parent).links.as_ref() else {
+            return 0;
+        };
+        let may_go = |key: &JobKey| {
+            let job = self.store.job(*key);
+            // A job that took over a child's id is no child; older clients name the parent only after both exist.
+            let is_child = match job.parent() {
+                Some(own) => *own == self.store.job(parent).id,
+                None => links.unmet.contains(&job.id),
+            };
+            is_child && (job.state.is_queued() || job.state == State::WaitingChildren)
+        };
+        let children = links.children.iter();
+        let children = children.filter_map(|child| self.store.find(child));
+        let removed: Vec<JobKey> = children.filter(may_go).collect();
+        for key in &removed {
+            let child = self.store.job(*key).id.clone();
+            self.untie(parent, &child);
+            self.emit_removed(turn, *key);
+        }
         self.hold(turn, |engine, turn| {
-            for child in &children {
-                let Some(key) = engine.store.find(child) else {
-                    continue;
-                };
-                let state = engine.store.job(key).state;
-                if state.is_queued() || state == State::WaitingChildren {
-                    engine.untie(parent, child);
-                    engine.remove_single(turn, key);
-                    removed += 1;
-                }
-            }
             engine.release_if_free(turn, parent, true);
+            engine.delete_all(turn, &removed);
         });
-        removed
+        removed.len()
     }
 
     /// The tree of jobs below a job of a queue: at most `depth` levels (and [`FLOW_DEPTH_MAX`]), `children` for each job,
@@ -331,21 +338,22 @@ impl Engine {
 
     fn flow_node(&self, key: JobKey, depth: usize, width: usize, left: &mut usize) -> FlowNode {
         let job = self.detail(key);
-        if depth == 0 {
-            let leaf = self.store.job(key).links.as_ref();
-            let leaf = leaf.is_none_or(|links| links.children.is_empty());
-            let children = leaf.then(Vec::new);
-            return FlowNode { job, children };
-        }
         let id = &self.store.job(key).id;
         let links = self.store.job(key).links.as_ref();
+        // A job that took over a child's id is no child.
+        let is_theirs = |child: &JobKey| self.store.job(*child).parent() == Some(id);
+        let declared = links.iter().flat_map(|links| &links.children);
+        let mut existing = declared
+            .filter_map(|child| self.store.find(child))
+            .filter(is_theirs);
+        if depth == 0 {
+            let children = existing.next().is_none().then(Vec::new);
+            return FlowNode { job, children };
+        }
         let mut children = Vec::new();
-        for child in links.iter().flat_map(|links| &links.children).take(width) {
-            // A job that took over a child's id is no child.
-            let theirs = self.store.find(child);
-            let theirs = theirs.filter(|child| self.store.job(*child).parent() == Some(id));
-            let (Some(child), Some(less)) = (theirs, left.checked_sub(1)) else {
-                continue;
+        for child in existing.take(width) {
+            let Some(less) = left.checked_sub(1) else {
+                break;
             };
             *left = less;
             children.push(self.flow_node(child, depth - 1, width, left));

@@ -146,7 +146,7 @@ impl fmt::Debug for LockToken {
 /// Makes ids and tokens, and is the only source of randomness in the engine: one seed, one sequence.
 ///
 /// The generator is a stream cipher, so tokens cannot be guessed from the ids a client has seen.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IdSource {
     rng: ChaCha8Rng,
     last: u128,

@@ -38,7 +38,7 @@ enum Budget {
 
 /// Why a delivery in progress is over; of what is due at once, the first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Overdue {
+pub(super) enum Overdue {
     TimedOut,
     LockExpired,
     Stalled,
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// The earliest deadline of a delivery, and what happens then.
-    fn overdue(&self, key: JobKey) -> Option<(Millis, Overdue)> {
+    pub(super) fn overdue(&self, key: JobKey) -> Option<(Millis, Overdue)> {
         let job = self.store.job(key);
         let life = job.life.as_deref()?;
         let run = life.run.as_ref()?;

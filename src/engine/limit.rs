@@ -48,6 +48,16 @@ pub(super) struct Limits {
     token_at: Option<Millis>,
 }
 
+impl Limits {
+    /// When a token is waited for, and when the limit of deliveries ends.
+    pub(super) fn timed(&self) -> (Option<Millis>, Option<Millis>) {
+        (
+            self.token_at,
+            self.rate.as_ref().and_then(|rate| rate.ends_at),
+        )
+    }
+}
+
 #[derive(Debug)]
 struct Rate {
     bucket: Bucket,

@@ -271,19 +271,18 @@ impl Engine {
 
     /// Deletes one job and says so.
     pub(super) fn remove_single(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        self.emit_removed(turn, key);
+        self.delete(turn, key);
+    }
+
+    pub(super) fn emit_removed(&mut self, turn: &mut Turn<'_>, key: JobKey) {
         let prev = self.store.job(key).state;
         self.emit(turn, key, EventKind::Removed { prev });
-        self.delete(turn, key);
     }
 
     /// Deletes a job in any state with everything kept for it; whoever depends on it is told.
     pub(super) fn delete(&mut self, turn: &mut Turn<'_>, key: JobKey) {
-        let job = self.erase(turn, key);
-        if job.state == State::Completed {
-            self.remember_completion(&job.id);
-        } else {
-            self.settle_removal(turn, &job);
-        }
+        self.delete_all(turn, &[key]);
     }
 
     /// Deletes a job for the sake of a new one with its id: whoever depends on it waits for that one.

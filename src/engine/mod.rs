@@ -7,12 +7,13 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun` (retries of
-//! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
+//! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `ties` (what other jobs say about an add), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
 //! `worker`, `webhook`, `figures` (what is counted and measured). Behaviour: the engine contract.
 
 mod admission;
 mod backlog;
 mod capacity;
+mod check;
 mod control;
 mod dead_letter;
 mod deadline;
@@ -38,6 +39,7 @@ mod rerun;
 mod retention;
 mod store;
 mod table;
+mod ties;
 mod webhook;
 mod worker;
 
@@ -47,7 +49,7 @@ use std::sync::Arc;
 pub use backlog::{Affinity, PullGroup};
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
-pub use dependency::{ChildFailure, find_cycle};
+pub use dependency::ChildFailure;
 pub use event::{Event, EventKind, StallDetail};
 pub use figures::{
     Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
@@ -73,6 +75,7 @@ pub use report::BACKOFF_MAX;
 pub use rerun::{CompletedSelection, DlqSelection};
 pub use retention::LOG_LINES_MAX;
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
+pub use ties::find_cycle;
 pub use webhook::{
     CALLS_DUE_MAX, NewWebhook, WEBHOOKS_MAX, WebhookCall, WebhookEvent, WebhookSecret,
     WebhookStats, WebhookTarget, WebhookView,

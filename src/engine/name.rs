@@ -1,6 +1,6 @@
 //! Job names: each one is stored once, counted by the jobs that have it, and forgotten with the last of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::table::Table;
@@ -46,6 +46,12 @@ impl Names {
         {
             self.places.remove(&name.text);
         }
+    }
+
+    /// Names with the number of jobs that have them.
+    pub(super) fn counted(&self) -> BTreeMap<&Arc<str>, usize> {
+        let names = self.table.iter();
+        names.map(|(_, name)| (&name.text, name.jobs)).collect()
     }
 
     pub(super) fn text(&self, key: NameKey) -> &Arc<str> {

@@ -82,9 +82,9 @@ pub(super) struct Queue {
     pub(super) figures: QueueFigures,
     /// Queued jobs by priority, those of priority 0 left out: they are the rest.
     by_priority: BTreeMap<Priority, usize>,
-    idle_check_at: Option<Millis>,
+    pub(super) idle_check_at: Option<Millis>,
     /// Its place among the forgotten queues, when only its figures are kept.
-    forgotten: Option<u64>,
+    pub(super) forgotten: Option<u64>,
 }
 
 /// A priority with an order: lowest first. Never zero.
@@ -136,7 +136,7 @@ impl Queue {
         }
     }
 
-    fn is_unused(&self) -> bool {
+    pub(super) fn is_unused(&self) -> bool {
         !self.paused
             && self.dlq.is_none()
             && self.stall.is_none()
@@ -206,7 +206,7 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     queues: Slab<Queue>,
-    index: HashMap<Arc<str>, QueueKey>,
+    pub(super) index: HashMap<Arc<str>, QueueKey>,
     next_listed: u64,
     /// Queues of which only the figures are left, first forgotten first.
     forgotten: BTreeMap<u64, QueueKey>,
@@ -216,6 +216,14 @@ pub(super) struct Queues {
 impl Queues {
     pub(super) fn find(&self, name: &str) -> Option<QueueKey> {
         self.index.get(name).copied()
+    }
+
+    /// Every queue, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (QueueKey, &Queue)> {
+        let place = |place: usize| QueueKey(place as u32);
+        self.queues
+            .iter()
+            .map(move |(at, queue)| (place(at), queue))
     }
 
     /// The queue in that place. A key without a queue is a fault of the engine, not of a caller.

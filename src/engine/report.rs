@@ -221,7 +221,7 @@ impl Engine {
             result: result.clone(),
         };
         self.emit(turn, key, event);
-        self.settle_completion(turn, key, result.clone());
+        self.note_completion(key, result.clone());
         // A result that is not kept is nobody's to read but the parent's.
         let result = result.filter(|_| !removed);
         let how = Waited::Completed {
@@ -234,6 +234,7 @@ impl Engine {
         } else {
             self.retain_completed(turn, key, result);
         }
+        self.settle(turn);
         self.serve(turn, queue);
     }
 

@@ -19,20 +19,20 @@ pub const LOG_LINES_MAX: usize = 100;
 pub(super) struct Retention {
     next_done: u64,
     /// Completed jobs that may go for their age or their number, over all queues, first completed first.
-    completed: BTreeMap<u64, JobKey>,
+    pub(super) completed: BTreeMap<u64, JobKey>,
     /// Where the entry of the first of them stands in the deadline order, never after its time.
-    armed_at: Option<Millis>,
-    results: Recency,
-    logs: HashMap<JobKey, VecDeque<LogLine>>,
-    log_use: Recency,
+    pub(super) armed_at: Option<Millis>,
+    pub(super) results: Recency,
+    pub(super) logs: HashMap<JobKey, VecDeque<LogLine>>,
+    pub(super) log_use: Recency,
     next_line: u64,
 }
 
 /// Who was used last.
 #[derive(Debug, Default)]
-struct Recency {
-    order: BTreeMap<u64, JobKey>,
-    stamps: HashMap<JobKey, u64>,
+pub(super) struct Recency {
+    pub(super) order: BTreeMap<u64, JobKey>,
+    pub(super) stamps: HashMap<JobKey, u64>,
     next: u64,
 }
 

@@ -311,6 +311,16 @@ impl Store {
         self.jobs.get(key.0).is_some()
     }
 
+    /// Every job, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (JobKey, &Job)> {
+        self.jobs.iter().map(|(place, job)| (JobKey(place), job))
+    }
+
+    /// Jobs that are found by their ids.
+    pub(super) fn indexed(&self) -> usize {
+        self.index.iter().map(HashTable::len).sum()
+    }
+
     pub(super) fn find(&self, id: &JobId) -> Option<JobKey> {
         let hash = self.hasher.hash_one(id);
         let index = self.index.get(part(hash))?;
@@ -423,7 +433,7 @@ impl Engine {
             remove_on_fail: job.remove_on_fail,
             durable: job.durable,
             options: Arc::clone(job.options.as_ref().unwrap_or(&self.default_options)),
-            links: job.links.as_ref().map(|links| Box::new(links.view())),
+            links: job.ties().map(Box::new),
             timeline: job.timeline(),
         }
     }

@@ -18,18 +18,18 @@ pub const WORKERS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     /// In order of registration.
-    list: BTreeMap<u64, Worker>,
-    by_id: HashMap<Arc<str>, u64>,
+    pub(super) list: BTreeMap<u64, Worker>,
+    pub(super) by_id: HashMap<Arc<str>, u64>,
     next: u64,
     /// Figures of workers that are gone.
     gone_processed: f64,
     gone_failed: f64,
-    check_at: Option<Millis>,
+    pub(super) check_at: Option<Millis>,
 }
 
 #[derive(Debug)]
-struct Worker {
-    view: WorkerView,
+pub(super) struct Worker {
+    pub(super) view: WorkerView,
     connection: Option<ConnectionId>,
 }
 

@@ -154,6 +154,11 @@ impl World {
         refusal
     }
 
+    /// The parts of the engine agree with each other.
+    pub fn check(&self) {
+        self.engine.check().expect("the engine is sound");
+    }
+
     /// Everything the engine holds, as text.
     pub fn whole_state(&self) -> String {
         format!("{:?}", self.engine)

@@ -9,11 +9,14 @@ use crate::engine::{Engine, FlowJob, JobId, JobLinks, Payload, Turn};
 
 impl Execute for AddFlow {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let ids: Vec<JobId> = self
-            .jobs
-            .iter()
-            .map(|entry| entry.id.clone().unwrap_or_else(|| engine.plan_id(turn)))
-            .collect();
+        let chosen: Vec<_> = self.jobs.iter().map(|entry| entry.id.clone()).collect();
+        Ok(Done(engine.add_flow(turn, &chosen, |ids| self.under(ids))?))
+    }
+}
+
+impl AddFlow {
+    /// The jobs under their ids, with their ties.
+    fn under(self, ids: &[JobId]) -> Vec<FlowJob> {
         let queues: Vec<Arc<str>> = self.jobs.iter().map(|entry| entry.queue.shared()).collect();
         let named = |places: &[usize]| {
             places
@@ -21,7 +24,7 @@ impl Execute for AddFlow {
                 .filter_map(|place| ids.get(*place).cloned())
                 .collect()
         };
-        let jobs = self.jobs.into_iter().zip(&ids).map(|(entry, id)| {
+        let jobs = self.jobs.into_iter().zip(ids).map(|(entry, id)| {
             let parent = entry.parent.and_then(|place| {
                 let (id, queue) = (ids.get(place)?.clone(), Arc::clone(queues.get(place)?));
                 Some(crate::engine::Parent { id, queue })
@@ -44,8 +47,7 @@ impl Execute for AddFlow {
                 job,
             }
         });
-        let jobs = jobs.collect();
-        Ok(Done(engine.add_flow(turn, jobs)?))
+        jobs.collect()
     }
 }
 

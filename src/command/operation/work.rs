@@ -84,19 +84,14 @@ impl Execute for AckMany {
         for item in &self.items {
             engine.check_token(turn, &item.id, item.token)?;
         }
+        // What becomes ready by one of them competes with what becomes ready by the others.
         let outcomes = engine.hold(turn, |engine, turn| {
-            let outcomes = self.items.into_iter().map(|item| {
-                engine
-                    .ack(
-                        turn,
-                        &item.id,
-                        item.token,
-                        item.result,
-                        item.remove_on_complete,
-                    )
-                    .map_err(CommandError::from)
-            });
-            outcomes.collect()
+            let report = |item: Ack| {
+                let (id, result) = (item.id, item.result);
+                let report = engine.ack(turn, &id, item.token, result, item.remove_on_complete);
+                report.map_err(CommandError::from)
+            };
+            self.items.into_iter().map(report).collect()
         });
         Ok(Done(outcomes))
     }

@@ -24,6 +24,8 @@ const LIVE_MAX: usize = 30;
 const TOKENS_MAX: usize = 60;
 /// Steps between two comparisons of everything.
 const DUMP_EVERY: usize = 50;
+/// Steps between two comparisons of the parts of the engine with each other.
+const CHECK_EVERY: usize = 4;
 /// Of the refused commands, every how many are followed by such a comparison.
 const DUMP_REFUSED: usize = 8;
 
@@ -121,6 +123,9 @@ impl Pair {
                 Ok(())
             }
         }?;
+        if self.steps.is_multiple_of(CHECK_EVERY) {
+            self.engine.check()?;
+        }
         if self.steps.is_multiple_of(DUMP_EVERY) {
             self.compare_everything()
         } else {

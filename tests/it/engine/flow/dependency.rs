@@ -361,3 +361,49 @@ fn a_chain_of_many_thousand_failures_needs_no_stack() {
     world.ask(Obliterate { queue: queue("q") });
     assert_eq!(world.counts("q").total(), 0);
 }
+
+#[test]
+fn completing_one_id_again_and_again_does_not_push_out_other_proofs() {
+    let mut world = World::with(Config {
+        proofs_max: 2,
+        ..Config::default()
+    });
+    let gone = |text| NewJob {
+        remove_on_complete: true,
+        ..named(text)
+    };
+    for text in ["other", "again", "again", "again"] {
+        world.push("q", gone(text));
+        finish(&mut world, "q", None);
+    }
+    world.push("q", after(named("next"), &["other", "again"]));
+    assert_eq!(state(&mut world, "next"), Some(State::Waiting));
+}
+
+#[test]
+fn what_several_reports_set_free_competes_by_the_order_of_delivery() {
+    let mut world = World::new();
+    for text in ["a", "b"] {
+        world.push("q", named(text));
+    }
+    world.push("r", after(named("low"), &["a"]));
+    let high = NewJob {
+        priority: 5.0,
+        ..after(named("high"), &["b"])
+    };
+    world.push("r", high);
+    world.pull("q").expect("ready");
+    world.pull("q").expect("ready");
+    let wait = world.wait(crate::world::awaiting("r", 1_000));
+    let item = |text| bunqueue_mcp::command::Ack {
+        id: id(text),
+        token: TokenGiven::None,
+        result: None,
+        remove_on_complete: false,
+    };
+    world.ask(bunqueue_mcp::command::AckMany {
+        items: vec![item("a"), item("b")],
+    });
+    let handed = world.handed(wait).expect("both are free");
+    assert_eq!(handed[0].job.id, id("high"));
+}

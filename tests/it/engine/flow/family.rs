@@ -232,3 +232,113 @@ fn b_10_and_b_31_value_of_a_removed_child_stays_under_its_full_key() {
     assert_eq!(state(&mut world, "c"), None);
     assert_eq!(values(&mut world, "p"), [("cq:c".to_owned(), payload(3))]);
 }
+
+#[test]
+fn b_10_value_of_a_removed_child_stays_although_its_parent_no_longer_waited() {
+    let mut world = World::new();
+    let a = with_policy(node("a", "cq", vec![]), Policy::Continue);
+    let mut b = node("b", "cq", vec![]);
+    b.job.remove_on_complete = true;
+    tree(&mut world, &node("p", "pq", vec![a, b]));
+    fail_next(&mut world, "cq", "boom");
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    finish(&mut world, "cq", Some(payload(7)));
+    assert_eq!(state(&mut world, "b"), None);
+    assert_eq!(values(&mut world, "p"), [("cq:b".to_owned(), payload(7))]);
+}
+
+/// What the end of one job of a queue does to another one of it by way of a third elsewhere: both go all the same.
+#[test]
+fn b_38_obliterated_queue_is_gone_with_all_its_jobs() {
+    for policy in [
+        Policy::Fail,
+        Policy::Continue,
+        Policy::Ignore,
+        Policy::Remove,
+    ] {
+        let mut world = World::new();
+        world.push("q", named("p"));
+        world.push("q", named("d"));
+        let child = with(after(named("c"), &["d"]), |options| {
+            options.fail_parent_on_failure = policy == Policy::Fail;
+            options.continue_parent_on_failure = policy == Policy::Continue;
+            options.ignore_dependency_on_failure = policy == Policy::Ignore;
+            options.remove_dependency_on_failure = policy == Policy::Remove;
+        });
+        world.push("other", child);
+        world.ask(UpdateParent {
+            child: id("c"),
+            parent: id("p"),
+        });
+        world.events();
+        assert_eq!(world.ask(Obliterate { queue: queue("q") }).count, 2);
+        assert_eq!(world.event_words(), ["failed c", "obliterated"]);
+        assert_eq!(state(&mut world, "p"), None, "{policy:?}");
+        world.check();
+    }
+}
+
+#[test]
+fn child_that_leaves_the_dead_letters_with_the_failure_of_its_parent_is_deleted_once() {
+    for remove_on_fail in [false, true] {
+        let mut world = World::with(Config {
+            dlq_max: 1,
+            ..Config::default()
+        });
+        let mut child = with_policy(node("c", "q", vec![]), Policy::Fail);
+        child.job.remove_on_fail = remove_on_fail;
+        tree(&mut world, &node("p", "q", vec![child]));
+        fail_next(&mut world, "q", "boom");
+        assert_eq!(error(&mut world, "p"), "Child job c failed: boom");
+        assert_eq!(world.counts("q").total(), 1);
+        world.check();
+    }
+}
+
+/// A failure means the same whether or not somebody waits for the job that it sets free.
+#[test]
+fn b_11_pulls_that_wait_get_a_job_only_when_all_is_settled() {
+    for waits in [false, true] {
+        let mut world = World::new();
+        let mut first = with_policy(node("d", "cq", vec![]), Policy::Continue);
+        first.job.remove_on_fail = true;
+        tree(&mut world, &node("p", "pq", vec![first]));
+        let second = with(after(named("x"), &["d"]), |options| {
+            options.fail_parent_on_failure = true
+        });
+        world.push("xq", second);
+        world.ask(UpdateParent {
+            child: id("x"),
+            parent: id("p"),
+        });
+        let wait = waits.then(|| world.wait(crate::world::awaiting("pq", 1_000)));
+        fail_next(&mut world, "cq", "boom");
+        assert_eq!(error(&mut world, "x"), "Dependency d removed");
+        assert_eq!(
+            error(&mut world, "p"),
+            "Child job x failed: Dependency d removed"
+        );
+        let handed = wait.and_then(|wait| world.handed(wait));
+        assert_eq!(handed, None);
+    }
+}
+
+/// Whoever ticks late sees the same order: a job that was set free fails at its own time, not at that of the tick.
+#[test]
+fn a_late_tick_lets_things_happen_in_the_order_of_their_times() {
+    let mut world = World::new();
+    let ttl = |mut node: FlowNodeDraft<'static>, ms| {
+        node.job.ttl = Number::Value(ms);
+        node
+    };
+    let leaf = with_policy(ttl(node("leaf", "q", vec![]), 10.0), Policy::Remove);
+    let slow = with_policy(ttl(node("slow", "q", vec![leaf]), 30.0), Policy::Ignore);
+    let fast = with_policy(ttl(node("fast", "q", vec![]), 20.0), Policy::Ignore);
+    tree(&mut world, &node("p", "q", vec![slow, fast]));
+    world.now += 100;
+    let order: Vec<_> = failures(&mut world, "p")
+        .into_iter()
+        .map(|(child, ..)| child)
+        .collect();
+    assert_eq!(order, ["q:fast", "q:slow"]);
+}

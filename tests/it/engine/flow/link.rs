@@ -326,3 +326,154 @@ fn a_tree_is_read_within_its_bounds() {
     assert_eq!(show("pq", 0, 1).as_deref(), Some("p(…)"));
     assert_eq!(show("q", 9, 9), None);
 }
+
+#[test]
+fn a_tie_that_is_declared_already_does_not_bring_a_parked_job_back() {
+    let mut world = World::new();
+    tree(&mut world, &node("p", "pq", vec![node("c", "cq", vec![])]));
+    finish(&mut world, "cq", None);
+    world.pull("pq").expect("ready");
+    world.ask(MoveToWaitingChildren {
+        id: id("p"),
+        token: TokenGiven::None,
+    });
+    assert_eq!(link(&mut world, "c", "p"), "ok");
+    assert_eq!(state(&mut world, "p"), Some(State::WaitingChildren));
+}
+
+#[test]
+fn a_child_that_is_added_again_is_one_child_and_leaves_its_new_value() {
+    let mut world = World::new();
+    world.push("pq", named("p"));
+    world.push("cq", child_of(named("c"), "p", "pq"));
+    world.push("cq", child_of(named("d"), "p", "pq"));
+    finish(&mut world, "cq", Some(payload(1)));
+    world.push("cq", child_of(named("c"), "p", "pq"));
+    let links = world.detail(&id("p")).job.links.unwrap();
+    assert_eq!(links.children, [id("c"), id("d")]);
+    assert_eq!(values(&mut world, "p"), []);
+    finish(&mut world, "cq", None);
+    finish(&mut world, "cq", Some(payload(2)));
+    assert_eq!(values(&mut world, "p"), [("cq:c".to_owned(), payload(2))]);
+}
+
+#[test]
+fn b_11_children_that_wait_for_each_other_are_removed_without_failing_the_parent() {
+    let mut world = World::new();
+    let second = with_policy(node("b", "cq", vec![]), Policy::Fail);
+    tree(
+        &mut world,
+        &node("p", "pq", vec![node("a", "cq", vec![]), second]),
+    );
+    world.push("pq", after(named("free"), &["a"]));
+    // `b` waits for `a`, too.
+    assert_eq!(
+        link(&mut world, "a", "b"),
+        "Child job a already belongs to parent p"
+    );
+    world.push(
+        "cq",
+        after(
+            with(named("e"), |options| options.fail_parent_on_failure = true),
+            &["a"],
+        ),
+    );
+    assert_eq!(link(&mut world, "e", "p"), "ok");
+    world.events();
+    assert_eq!(world.ask(RemoveUnprocessedChildren { id: id("p") }), 3);
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+    assert_eq!(error(&mut world, "free"), "Dependency a removed");
+    world.check();
+}
+
+#[test]
+fn a_job_that_took_over_the_id_of_a_child_is_not_removed_with_the_children() {
+    let mut world = World::new();
+    tree(
+        &mut world,
+        &node(
+            "p",
+            "pq",
+            vec![node("c", "cq", vec![]), node("d", "cq", vec![])],
+        ),
+    );
+    finish(&mut world, "cq", None);
+    world.push("cq", named("c"));
+    assert_eq!(world.ask(RemoveUnprocessedChildren { id: id("p") }), 1);
+    assert_eq!(state(&mut world, "c"), Some(State::Waiting));
+    assert_eq!(state(&mut world, "d"), None);
+}
+
+#[test]
+fn data_names_a_child_before_anybody_is_handed_the_parent() {
+    let mut world = World::new();
+    let parent = NewJob {
+        max_attempts: 1,
+        ..named("p")
+    };
+    world.push("pq", parent);
+    world.ask(bunqueue_mcp::command::Pause { queue: queue("pq") });
+    let wait = world.wait(crate::world::awaiting("pq", 1_000));
+    world.push("cq", child_of(named("c"), "p", "pq"));
+    world.ask(bunqueue_mcp::command::Resume { queue: queue("pq") });
+    // Too old when it is added, and it frees its parent in the same step.
+    let late = NewJob {
+        timestamp: Some(1),
+        ..child_of(named("late"), "p", "pq")
+    };
+    world.push(
+        "cq",
+        with(late, |options| {
+            options.ttl = Some(0.0);
+            options.continue_parent_on_failure = true;
+        }),
+    );
+    let delivery = world.handed(wait).expect("free").remove(0);
+    let data = read(delivery.job.data.as_ref().unwrap());
+    assert_eq!(data, json!({"__childrenIds": ["c", "late"]}));
+}
+
+#[test]
+fn bounds_of_a_tree_count_the_children_that_exist() {
+    let mut world = World::new();
+    let children = vec![node("a", "q", vec![]), node("b", "q", vec![])];
+    tree(&mut world, &node("p", "pq", children));
+    world.cancel(&id("a"));
+    let mut show = |depth, children| {
+        let (id, queue) = (id("p"), "pq".into());
+        let flow = world.ask(GetFlow {
+            id,
+            queue,
+            depth,
+            children,
+        });
+        shape(&flow.expect("it exists"))
+    };
+    assert_eq!(show(9, 1), "p(b())");
+    assert_eq!(show(0, 1), "p(…)");
+    world.cancel(&id("b"));
+    assert_eq!(
+        shape(
+            &world
+                .ask(GetFlow {
+                    id: id("p"),
+                    queue: "pq".into(),
+                    depth: 0,
+                    children: 1
+                })
+                .unwrap()
+        ),
+        "p()"
+    );
+}
+
+#[test]
+fn a_job_whose_ties_are_cut_shows_none() {
+    let mut world = World::new();
+    world.push("q", named("p"));
+    world.push("q", child_of(named("c"), "p", "q"));
+    assert!(world.ask(RemoveChildDependency { id: id("c") }));
+    for text in ["p", "c"] {
+        assert_eq!(world.detail(&id(text)).job.links, None);
+    }
+}

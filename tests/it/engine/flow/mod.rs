@@ -1,5 +1,6 @@
 //! Section 13 and what section 6.4 says of dependencies: jobs that wait for jobs.
 
+mod batch;
 mod dependency;
 mod family;
 mod link;

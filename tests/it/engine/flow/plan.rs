@@ -243,3 +243,55 @@ fn fl_13_bounds_and_topology_of_a_planned_flow() {
     let many: Vec<_> = (0..10_001).map(|_| raw("a", vec![])).collect();
     assert_eq!(fault(check_flow(&many)), "flow exceeds the 10000 job limit");
 }
+
+/// The end of one reaches another before that has its turn; each fails once.
+#[test]
+fn jobs_of_a_flow_that_are_all_too_old_fail_once() {
+    let old = |id, data| FlowJobDraft {
+        id,
+        queue: "q",
+        job: JobDraft {
+            data: Some(data),
+            timestamp: Number::Value(1.0),
+            ttl: Number::Value(0.0),
+            ..JobDraft::default()
+        },
+        ..FlowJobDraft::default()
+    };
+    let parent = rmp_serde::to_vec_named(&json!({"__childrenIds": ["c"]})).unwrap();
+    let child = rmp_serde::to_vec_named(&json!({"__parentId": "p", "__parentQueue": "q"})).unwrap();
+    let mut first = FlowJobDraft {
+        parent: Some("p"),
+        ..old("c", &child)
+    };
+    first.job.fail_parent_on_failure = true;
+    let second = FlowJobDraft {
+        depends_on: vec!["c"],
+        children: vec!["c"],
+        ..old("p", &parent)
+    };
+    let mut world = World::new();
+    world.ask(check_flow(&[first, second]).unwrap());
+    assert_eq!(
+        error(&mut world, "p"),
+        "Child job c failed: Job TTL expired"
+    );
+    let words = world.event_words();
+    assert_eq!(words, ["pushed c", "pushed p", "failed c", "failed p"]);
+    assert_eq!(world.counts("q").failed, 2);
+    world.check();
+}
+
+#[test]
+fn refused_flow_uses_up_no_ids() {
+    let mut world = World::new();
+    world.push("q", named("dup"));
+    let mut root = node("x", "q", vec![node("dup", "q", vec![])]);
+    root.job.custom_id = None;
+    let mut plan = Plan::default();
+    plan.tree(&root, "flow").unwrap();
+    assert_eq!(
+        world.refusal(plan.finish().unwrap()),
+        "Flow job dup already exists"
+    );
+}

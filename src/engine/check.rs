@@ -1,0 +1,443 @@
+//! Whether the parts of the engine agree with each other, for tests and diagnosis.
+//!
+//! What one part keeps about another (a place in a queue, a deadline, an index) is worked out again from the jobs and
+//! compared. One function per family, in the list of [`Engine::check`]: a new family adds its own, and whatever it has
+//! timed goes into [`Armed`]. Nothing here runs in operation.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use super::deadline::Timer;
+use super::delivery::WaitKind;
+use super::id::JobId;
+use super::job::State;
+use super::retention::Recency;
+use super::store::{Job, JobKey};
+use super::{Engine, Millis};
+
+type Check = Result<(), String>;
+
+/// Every entry that the order of deadlines should have.
+#[derive(Debug, Default)]
+struct Armed(BTreeSet<(Millis, Timer)>);
+
+impl Armed {
+    fn needs(&mut self, at: Millis, timer: Timer) {
+        self.0.insert((at, timer));
+    }
+}
+
+impl Engine {
+    /// Whether everything that is kept in two places says the same in both. For tests and diagnosis: it visits every job.
+    ///
+    /// # Errors
+    /// The first disagreement found, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let mut armed = Armed::default();
+        self.check_rest()?;
+        self.check_places()?;
+        self.check_jobs(&mut armed)?;
+        self.check_queues(&mut armed)?;
+        self.check_keys()?;
+        self.check_connections()?;
+        self.check_waits(&mut armed)?;
+        self.check_dependencies()?;
+        self.check_retention(&mut armed)?;
+        self.check_names()?;
+        self.check_workers(&mut armed)?;
+        self.check_limits(&mut armed);
+        self.check_figures()?;
+        same("the order of deadlines", &armed.0, &self.deadlines.0)
+    }
+
+    /// Between two operations nothing is left to be done.
+    fn check_rest(&self) -> Check {
+        ensure(!self.holding && self.unserved.is_empty(), || {
+            "waiting pulls are still to be served".to_owned()
+        })?;
+        for (_, queue) in self.queues.all() {
+            let limited = queue.limits.is_some() || !queue.ready.groups.is_empty();
+            let served = self.stopping || queue.paused || queue.waiters.plain.is_empty();
+            let name = &queue.name;
+            ensure(served || limited || queue.ready.is_empty(), || {
+                format!("a pull waits in {name} although a job is ready")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Each job stands in exactly the place that its state says, and is found by its id.
+    fn check_places(&self) -> Check {
+        let mut listed = 0;
+        for (place, queue) in self.queues.all() {
+            let is = |key: JobKey, wanted: &[State]| {
+                let known = self.store.contains(key).then(|| self.store.job(key));
+                match known {
+                    Some(job) if job.queue == place && wanted.contains(&job.state) => Ok(()),
+                    _ => Err(format!(
+                        "{key:?} stands in {} among {wanted:?}: {known:?}",
+                        queue.name
+                    )),
+                }
+            };
+            let ready: Vec<JobKey> = queue.ready.jobs().collect();
+            let mut prioritized = 0;
+            for key in &ready {
+                is(*key, &[State::Waiting, State::Prioritized])?;
+                let job = self.store.job(*key);
+                prioritized += usize::from(job.state == State::Prioritized);
+            }
+            same("the number of ready jobs", &ready.len(), &queue.ready.len())?;
+            same("the prioritized", &prioritized, &queue.prioritized)?;
+            for (keys, state) in [
+                (&queue.delayed, State::Delayed),
+                (&queue.active, State::Active),
+            ] {
+                keys.iter().try_for_each(|key| is(*key, &[state]))?;
+                listed += keys.len();
+            }
+            for (seq, key) in &queue.blocked {
+                is(*key, &[State::WaitingChildren])?;
+                same("the place of a blocked job", seq, &self.store.job(*key).seq)?;
+            }
+            listed += queue.blocked.len();
+            for (keys, state) in [
+                (&queue.completed, State::Completed),
+                (&queue.failed, State::Failed),
+            ] {
+                for (done_seq, key) in keys {
+                    is(*key, &[state])?;
+                    let life = self.store.job(*key).life.as_ref();
+                    let own = life.map(|life| life.done_seq);
+                    same("the order of ends", &own, &Some(*done_seq))?;
+                }
+                listed += keys.len();
+            }
+            listed += ready.len();
+        }
+        same("jobs in places", &self.store.all().count(), &listed)?;
+        for (key, job) in self.store.all() {
+            same("the job of an id", &Some(key), &self.store.find(&job.id))?;
+        }
+        same("ids", &self.store.all().count(), &self.store.indexed())
+    }
+
+    /// What a job says of itself fits its state, and its deadlines are those of its state.
+    fn check_jobs(&self, armed: &mut Armed) -> Check {
+        for (key, job) in self.store.all() {
+            let (id, state) = (&job.id, job.state);
+            let life = job.life.as_deref();
+            let failure = life.and_then(|life| life.failure.as_ref());
+            same(
+                "a delivery of an active job",
+                &(id, state == State::Active),
+                &(id, job.run().is_some()),
+            )?;
+            same(
+                "a dead letter of a failed job",
+                &(id, state == State::Failed),
+                &(id, failure.is_some()),
+            )?;
+            same(
+                "ties of a blocked job",
+                &(id, state == State::WaitingChildren),
+                &(id, job.is_blocked()),
+            )?;
+            if state.is_queued() || state == State::WaitingChildren {
+                let started_at = life.and_then(|life| life.started_at);
+                same("the start of a queued job", &(id, None), &(id, started_at))?;
+                if let Some(at) = job.expires_at() {
+                    armed.needs(at, Timer::Expire(key));
+                }
+            }
+            match state {
+                State::Delayed => armed.needs(job.run_at, Timer::Mature(key)),
+                State::Waiting | State::Prioritized => ensure(
+                    job.run_at <= self.now && (state == State::Prioritized) == (job.priority > 0.0),
+                    || format!("{job:?} is not {}", state.name()),
+                )?,
+                _ => {}
+            }
+            if let Some(run) = job.run() {
+                let due = self.overdue(key).map(|(at, _)| at);
+                let looked_at = run.armed_at;
+                let in_time = due.is_none_or(|due| looked_at.is_some_and(|at| at <= due));
+                ensure(in_time, || {
+                    format!("{id} is overdue at {due:?}, but looked at only then: {run:?}")
+                })?;
+                if let Some(at) = looked_at {
+                    armed.needs(at, Timer::Delivery(key));
+                }
+            }
+            if let Some(letter) = failure
+                && let Some(at) = letter.armed_at
+            {
+                let seq = letter.trail.seq;
+                armed.needs(at, Timer::DeadLetter { seq, key });
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues are found by their names, and those that nothing needs are on their way out.
+    fn check_queues(&self, armed: &mut Armed) -> Check {
+        for (key, queue) in self.queues.all() {
+            let found = self.queues.find(&queue.name);
+            same("the queue of a name", &Some(key), &found)?;
+            match queue.idle_check_at {
+                Some(at) => armed.needs(at, Timer::Queue(key)),
+                None => {
+                    let waited_for = queue.listed.is_none()
+                        && (!queue.waiters.is_empty() || queue.forgotten.is_some());
+                    ensure(!queue.is_unused() || waited_for, || {
+                        format!("{} is never forgotten", queue.name)
+                    })?;
+                }
+            }
+        }
+        let names = self.queues.all().count();
+        same("names of queues", &names, &self.queues.index.len())
+    }
+
+    /// Deduplication keys belong to unfinished jobs of their queue that name them.
+    fn check_keys(&self) -> Check {
+        for (place, queue) in self.queues.all() {
+            for (key, owner) in &queue.keys {
+                let job = self.store.contains(owner.job);
+                let job = job.then(|| self.store.job(owner.job));
+                let names = |job: &&Job| {
+                    let options = job.options.as_ref();
+                    let own = options.and_then(|options| options.unique_key.as_ref());
+                    job.queue == place && job.state.is_live() && own == Some(key)
+                };
+                ensure(job.as_ref().is_some_and(names), || {
+                    format!("{key} of {} belongs to {job:?}", queue.name)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections know exactly the deliveries that name them.
+    fn check_connections(&self) -> Check {
+        let mut held: BTreeMap<_, BTreeMap<u64, JobKey>> = BTreeMap::new();
+        for (key, job) in self.store.all() {
+            if let Some(run) = job.run()
+                && let Some(connection) = run.connection
+            {
+                held.entry(connection).or_default().insert(run.serial, key);
+            }
+        }
+        let known = self.connections.iter();
+        let known: BTreeMap<_, _> = known.map(|(id, held)| (*id, held.clone())).collect();
+        same("deliveries of connections", &held, &known)
+    }
+
+    /// Waits stand in the indexes of what they wait for and of whom they belong to.
+    fn check_waits(&self, armed: &mut Armed) -> Check {
+        let (mut by_job, mut by_connection, mut by_queue) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for (waiter, wait) in &self.waits.waits {
+            armed.needs(wait.ends_at, Timer::Wait(*waiter));
+            put(&mut by_connection, wait.caller, *waiter);
+            match &wait.kind {
+                WaitKind::Pull { queue, .. } => put(&mut by_queue, Some(*queue), *waiter),
+                WaitKind::Job { key, .. } => put(&mut by_job, Some(*key), *waiter),
+            }
+        }
+        let (jobs, connections) = (&self.waits.by_job, &self.waits.by_connection);
+        same("waits for jobs", &by_job, jobs)?;
+        same("waits of connections", &by_connection, connections)?;
+        let queues = self.queues.all();
+        let known = queues.filter(|(_, queue)| !queue.waiters.is_empty());
+        let known: BTreeMap<_, _> = known
+            .map(|(key, queue)| {
+                (
+                    key,
+                    queue
+                        .waiters
+                        .plain
+                        .union(&queue.waiters.choosy)
+                        .copied()
+                        .collect(),
+                )
+            })
+            .collect();
+        same("pulls that wait", &by_queue, &known)?;
+        let gone = by_job.keys().find(|key| !self.store.contains(**key));
+        same("waits for jobs that are gone", &None, &gone)
+    }
+
+    /// Blocked jobs wait for jobs that exist and can still complete, and those know it; nobody waits for himself.
+    fn check_dependencies(&self) -> Check {
+        let mut dependents: BTreeMap<&JobId, BTreeSet<(u64, JobKey)>> = BTreeMap::new();
+        for (key, job) in self.store.all() {
+            for id in unmet(job) {
+                let other = self.store.find(id).map(|key| self.store.job(key).state);
+                ensure(other.is_some_and(|state| state != State::Completed), || {
+                    format!("{} waits for {id}, which is {other:?}", job.id)
+                })?;
+                dependents.entry(id).or_default().insert((job.seq, key));
+            }
+        }
+        let known = self.dependencies.dependents.iter();
+        let known: BTreeMap<_, _> = known.map(|(id, keys)| (id, keys.clone())).collect();
+        same("who waits for whom", &dependents, &known)?;
+        ensure(
+            self.dependencies.consequences.is_empty() && !self.dependencies.settling,
+            || "the ends of jobs have consequences that are not worked off".to_owned(),
+        )?;
+        self.check_cycles()?;
+        self.check_proofs()
+    }
+
+    /// Proofs are those of jobs that do not exist any more, and bounded.
+    fn check_proofs(&self) -> Check {
+        let proofs = &self.dependencies.proofs;
+        let known = proofs.known.iter().map(|(id, number)| (number, id));
+        let known: BTreeMap<_, _> = known.collect();
+        same("proofs in order", &known, &proofs.order.iter().collect())?;
+        ensure(known.len() <= self.config.proofs_max, || {
+            "too many proofs".to_owned()
+        })?;
+        let proven = known.values().find(|id| self.store.find(id).is_some());
+        same("proofs of jobs that exist", &None, &proven)
+    }
+
+    fn check_cycles(&self) -> Check {
+        let keys: Vec<JobKey> = self.store.all().map(|(key, _)| key).collect();
+        let places: HashMap<JobKey, usize> = keys.iter().copied().zip(0..).collect();
+        let waits_for = |key: &JobKey| {
+            let others = unmet(self.store.job(*key))
+                .filter_map(|id| places.get(&self.store.find(id)?).copied());
+            others.collect()
+        };
+        let edges: Vec<Vec<usize>> = keys.iter().map(waits_for).collect();
+        let cycle = super::find_cycle(&edges).and_then(|place| keys.get(place));
+        let cycle = cycle.map(|key| &self.store.job(*key).id);
+        same("a job that waits for itself", &None, &cycle)
+    }
+
+    /// Completed jobs are kept in one order over all queues; results and logs belong to jobs that exist.
+    fn check_retention(&self, armed: &mut Armed) -> Check {
+        let of_queues = self.queues.all().flat_map(|(_, queue)| &queue.completed);
+        let of_queues: BTreeMap<_, _> = of_queues.map(|(seq, key)| (*seq, *key)).collect();
+        same("completed jobs", &of_queues, &self.retention.completed)?;
+        if let Some(at) = self.retention.armed_at {
+            armed.needs(at, Timer::Completed);
+        }
+        let with_result = self.store.all().filter(|(_, job)| {
+            let life = job.life.as_ref();
+            life.is_some_and(|life| life.result.is_some())
+        });
+        let with_result = with_result.map(|(key, _)| key).collect();
+        recency("results", &with_result, &self.retention.results)?;
+        let logged: BTreeSet<_> = self.retention.logs.keys().copied().collect();
+        let gone = logged.iter().find(|key| !self.store.contains(**key));
+        same("logs of jobs that are gone", &None, &gone)?;
+        recency("logs", &logged, &self.retention.log_use)
+    }
+
+    /// Names are counted by the jobs that have them.
+    fn check_names(&self) -> Check {
+        let mut jobs: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+        for (_, job) in self.store.all() {
+            *jobs.entry(self.names.text(job.name)).or_default() += 1;
+        }
+        same("jobs per name", &jobs, &self.names.counted())
+    }
+
+    /// What the limits of queues and groups have timed.
+    fn check_limits(&self, armed: &mut Armed) {
+        for (key, queue) in self.queues.all() {
+            if let Some(limits) = &queue.limits {
+                let (token_at, ends_at) = limits.timed();
+                token_at.inspect(|at| armed.needs(*at, Timer::Token(key)));
+                ends_at.inspect(|at| armed.needs(*at, Timer::RateEnd(key)));
+            }
+            for (group, state) in queue.ready.groups.all() {
+                if let Some(at) = state.throttled_until {
+                    armed.needs(at, Timer::GroupThrottle(key, group));
+                }
+                if let Some(window) = state.window {
+                    armed.needs(window.ends_at, Timer::GroupWindow(key, group));
+                }
+            }
+        }
+    }
+
+    /// Counts that are kept beside the jobs.
+    fn check_figures(&self) -> Check {
+        for (_, queue) in self.queues.all() {
+            let queued = queue.ready.jobs().chain(queue.delayed.iter().copied());
+            let mut priorities: Vec<f64> = queued
+                .map(|key| self.store.job(key).priority + 0.0)
+                .collect();
+            priorities.sort_unstable_by(|one, two| two.total_cmp(one));
+            let counted: Vec<f64> = queue
+                .priorities()
+                .into_iter()
+                .flat_map(|(priority, count)| std::iter::repeat_n(priority + 0.0, count))
+                .collect();
+            same("queued jobs per priority", &priorities, &counted)?;
+        }
+        let custom = self
+            .store
+            .all()
+            .filter(|(_, job)| job.has_custom_id)
+            .count();
+        same("custom ids", &custom, &self.store.custom_ids())
+    }
+
+    /// Workers are found by their ids, and their silence will be noticed.
+    fn check_workers(&self, armed: &mut Armed) -> Check {
+        let workers = &self.workers;
+        let by_id = workers
+            .list
+            .iter()
+            .map(|(place, worker)| (&worker.view.id, *place));
+        let known = workers.by_id.iter().map(|(id, place)| (id, *place));
+        same::<BTreeMap<_, _>>("ids of workers", &by_id.collect(), &known.collect())?;
+        match workers.check_at {
+            Some(at) => armed.needs(at, Timer::Workers),
+            None => ensure(workers.list.is_empty(), || {
+                "silent workers go unnoticed".to_owned()
+            })?,
+        }
+        Ok(())
+    }
+}
+
+/// What a job still waits for.
+fn unmet(job: &Job) -> impl Iterator<Item = &JobId> {
+    job.links.iter().flat_map(|links| &links.unmet)
+}
+
+fn recency(what: &str, wanted: &BTreeSet<JobKey>, found: &Recency) -> Check {
+    let order = found.order.iter().map(|(stamp, key)| (*key, *stamp));
+    let stamps = found.stamps.iter().map(|(key, stamp)| (*key, *stamp));
+    let order: BTreeMap<_, _> = order.collect();
+    same(what, &order, &stamps.collect())?;
+    same(what, wanted, &order.keys().copied().collect())
+}
+
+fn put<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: Option<K>, value: V) {
+    if let Some(key) = key {
+        index.entry(key).or_default().insert(value);
+    }
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn same<T: PartialEq + Debug + ?Sized>(what: &str, wanted: &T, found: &T) -> Check {
+    if wanted == found {
+        Ok(())
+    } else {
+        Err(format!(
+            "{what}: there should be {wanted:?}, there is {found:?}"
+        ))
+    }
+}
