@@ -12,6 +12,8 @@ use crate::engine::SPAN_MAX;
 pub const QUEUE_NAME_MAX: usize = 256;
 /// Characters (UTF-16 units) of a job name.
 pub const JOB_NAME_MAX: usize = 256;
+/// Characters (UTF-16 units) of the name of a cron.
+pub const CRON_NAME_MAX: usize = 1_024;
 /// Job name when the client gives none.
 pub const JOB_NAME_DEFAULT: &str = "default";
 /// Characters (UTF-16 units) of the JSON form of job data.

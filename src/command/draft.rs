@@ -9,7 +9,10 @@ use std::sync::Arc;
 use super::bounds::{self, TIME_MAX};
 use super::error::ArgumentError;
 use super::payload;
-use crate::engine::{Backoff, BackoffKind, Dedup, JobId, JobOptions, Millis, NewJob, Payload};
+use super::schedule::RepeatDraft;
+use crate::engine::{
+    Backoff, BackoffKind, Dedup, JobId, JobOptions, Millis, NewJob, Payload, Repeat,
+};
 
 /// A number as a client sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -124,6 +127,7 @@ pub struct JobDraft<'a> {
     pub debounce_ttl: Number,
     pub debounce_id: Option<&'a str>,
     pub unique_key: Option<&'a str>,
+    pub repeat: Option<RepeatDraft<'a>>,
     pub parent_id: Option<&'a str>,
     pub tags: Vec<&'a str>,
     pub lifo: bool,
@@ -172,10 +176,18 @@ impl JobDraft<'_> {
         let dedup_ttl = self.dedup_ttl.finite("dedup.ttl")?.map(clamp_time);
         let debounce_ttl = self.debounce_ttl.finite("debounceTtl")?.map(clamp_time);
         self.check_size_limit(size_limit)?;
+        // The interval is an option like others; the rest of a repetition comes after the name.
+        let repeat = self.repeat();
+        if let Err(error) = &repeat
+            && !error.is_of_repetition()
+        {
+            return Err(error.clone());
+        }
         let name = match self.name {
             Some(name) => bounds::job_name(name)?,
             None => bounds::JOB_NAME_DEFAULT.into(),
         };
+        let repeat = repeat?.map(Box::new);
         let options = JobOptions {
             backoff,
             ttl,
@@ -193,6 +205,7 @@ impl JobDraft<'_> {
             stack_trace_limit: stack_trace_limit.unwrap_or(10.0),
             keep_logs,
             size_limit,
+            repeat,
             parent_id: self.parent_id.map(Arc::from),
             blank_custom_id: self.custom_id == Some(""),
             fail_parent_on_failure: self.fail_parent_on_failure,
@@ -241,6 +254,21 @@ impl JobDraft<'_> {
                 max_delay: max_delay.within("backoff.maxDelay", 0, bounds::BACKOFF_CAP_MAX)?,
             }),
         }
+    }
+
+    /// A generation has an id of its own and nobody's place in a flow.
+    fn repeat(&self) -> Result<Option<Repeat>, ArgumentError> {
+        let Some(draft) = &self.repeat else {
+            return Ok(None);
+        };
+        let repeat = draft.check()?;
+        if self.custom_id.is_some_and(|id| !id.is_empty()) {
+            return Err(ArgumentError::RepeatCustomId);
+        }
+        if self.parent_id.is_some() {
+            return Err(ArgumentError::RepeatRelations);
+        }
+        Ok(Some(repeat))
     }
 
     fn check_size_limit(&self, limit: Option<f64>) -> Result<(), ArgumentError> {

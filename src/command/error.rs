@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use crate::engine::{JobId, Refusal};
+use crate::engine::{JobId, Refusal, ScheduleError};
 
 /// Stable, machine-readable cause of an error (MCP contract, section 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,6 +128,12 @@ pub enum CommandError {
         /// Its fault.
         error: ArgumentError,
     },
+    /// An option that a cron gives to its jobs does not fit.
+    #[error("jobOptions.{error}")]
+    JobOption {
+        /// Its fault.
+        error: ArgumentError,
+    },
     /// The engine refused.
     #[error("{0}")]
     Refused(Refusal),
@@ -239,6 +245,33 @@ pub enum ArgumentError {
         /// The list that differs.
         field: &'static str,
     },
+    /// A cron without any time.
+    #[error("Cron job must have either schedule or repeatEvery")]
+    CronTiming,
+    /// An interval that is no whole number of ms.
+    #[error("Cron repeatEvery must be a positive safe integer number of milliseconds")]
+    CronInterval,
+    /// A pattern or a zone of a cron that is none.
+    #[error("Invalid cron expression: {0}")]
+    CronExpression(ScheduleError),
+    /// A repetition without any time, or with two.
+    #[error("repeat requires exactly one of every or pattern")]
+    RepeatTiming,
+    /// An interval that never comes.
+    #[error("repeat.every must be a positive finite number")]
+    RepeatInterval,
+    /// A pattern or a zone of a repetition that is none.
+    #[error("Invalid repeat pattern: {0}")]
+    RepeatPattern(ScheduleError),
+    /// Not a point in time.
+    #[error("{0} must be a finite timestamp")]
+    NotTimestamp(&'static str),
+    /// A job that repeats has an id chosen by its client.
+    #[error("repeat jobs cannot use JobOptions.jobId; use repeat.jobId instead")]
+    RepeatCustomId,
+    /// A job that repeats is part of a flow.
+    #[error("repeat jobs cannot participate in parent or dependency relationships")]
+    RepeatRelations,
     /// Part of the protocol that this version does not implement; ignoring it would change what the job means.
     #[error("{0} is not supported by this version")]
     Unsupported(&'static str),
@@ -260,9 +293,10 @@ impl CommandError {
                     | ArgumentError::SizeLimit(_),
                 ..
             } => ErrorCode::TooLarge,
-            Self::Argument(_) | Self::BatchEntry { .. } | Self::DurationEntry { .. } => {
-                ErrorCode::InvalidArguments
-            }
+            Self::Argument(_)
+            | Self::BatchEntry { .. }
+            | Self::DurationEntry { .. }
+            | Self::JobOption { .. } => ErrorCode::InvalidArguments,
             Self::Refused(Refusal::NotActive(_)) => ErrorCode::WrongState,
             Self::Refused(Refusal::TokenRequired(_)) => ErrorCode::LockRequired,
             Self::Refused(Refusal::TokenInvalid(_)) => ErrorCode::LockInvalid,
@@ -277,7 +311,8 @@ impl CommandError {
         match self {
             Self::Argument(error)
             | Self::BatchEntry { error, .. }
-            | Self::DurationEntry { error, .. } => error.hint(),
+            | Self::DurationEntry { error, .. }
+            | Self::JobOption { error } => error.hint(),
             Self::Refused(Refusal::NotActive(_)) => {
                 "Read its state with bunqueue_get_job_state. A queued job must be pulled before it can be reported on."
             }
@@ -297,6 +332,19 @@ impl CommandError {
 }
 
 impl ArgumentError {
+    /// Whether it is about how a job repeats; the protocol finds that later than other faults. The interval is an
+    /// option like others.
+    pub const fn is_of_repetition(&self) -> bool {
+        matches!(
+            self,
+            Self::RepeatTiming
+                | Self::RepeatPattern(_)
+                | Self::NotTimestamp(_)
+                | Self::RepeatCustomId
+                | Self::RepeatRelations
+        )
+    }
+
     /// What to do next, in at most 160 characters.
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -322,6 +370,16 @@ impl ArgumentError {
             Self::TooMany { .. } => "Split the list over several calls.",
             Self::EventTypes => "Name 1 to 32 types of event, or leave the argument out for all.",
             Self::LengthMismatch { .. } => "Give exactly one entry per id.",
+            Self::CronTiming => "Pass a cron pattern as schedule, or ms as repeatEvery.",
+            Self::CronInterval => "Pass a whole number of at least 1.",
+            Self::CronExpression(_) | Self::RepeatPattern(_) => {
+                "Pass five fields (minute hour day month weekday), e.g. 0 9 * * 1-5, and a zone such as Europe/Rome."
+            }
+            Self::RepeatTiming => "Pass either every, in ms, or a cron pattern.",
+            Self::RepeatInterval => "Pass a number of ms above 0.",
+            Self::NotTimestamp(_) => "Pass Unix milliseconds.",
+            Self::RepeatCustomId => "Leave the id out; each generation gets one of its own.",
+            Self::RepeatRelations => "Leave either repeat or the parent and dependencies out.",
             Self::Unsupported(_) => "Leave the option out; a later version will take it.",
         }
     }
@@ -387,6 +445,18 @@ mod tests {
                 field: "tokens",
             }
             .into(),
+            CommandError::JobOption {
+                error: ArgumentError::NotNumber("delay"),
+            },
+            ArgumentError::CronTiming.into(),
+            ArgumentError::CronInterval.into(),
+            ArgumentError::CronExpression(ScheduleError::Never).into(),
+            ArgumentError::RepeatTiming.into(),
+            ArgumentError::RepeatInterval.into(),
+            ArgumentError::RepeatPattern(ScheduleError::Never).into(),
+            ArgumentError::NotTimestamp("x").into(),
+            ArgumentError::RepeatCustomId.into(),
+            ArgumentError::RepeatRelations.into(),
             ArgumentError::Unsupported("x").into(),
         ];
         for cause in causes {

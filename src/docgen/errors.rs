@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::command::{ArgumentError, CommandError, ErrorCode};
-use crate::engine::{JobId, Refusal};
+use crate::engine::{JobId, Refusal, ScheduleError};
 use crate::mcp::{Registry, Rule, ToolError};
 
 /// Codes that do not depend on what a tool does.
@@ -188,6 +188,9 @@ fn causes() -> Vec<CommandError> {
             index: 0,
             error: ArgumentError::NotNumber(FIELD),
         },
+        CommandError::JobOption {
+            error: ArgumentError::NotNumber(FIELD),
+        },
     ];
     arguments
         .chain(entries)
@@ -234,6 +237,15 @@ fn argument_causes() -> Vec<ArgumentError> {
             field,
         },
         ArgumentError::Unsupported(field),
+        ArgumentError::CronTiming,
+        ArgumentError::CronInterval,
+        ArgumentError::CronExpression(ScheduleError::FieldCount),
+        ArgumentError::RepeatTiming,
+        ArgumentError::RepeatInterval,
+        ArgumentError::RepeatPattern(ScheduleError::Never),
+        ArgumentError::NotTimestamp(field),
+        ArgumentError::RepeatCustomId,
+        ArgumentError::RepeatRelations,
     ]
 }
 
@@ -292,13 +304,22 @@ mod tests {
             ArgumentError::EventTypes => 22,
             ArgumentError::LengthMismatch { .. } => 23,
             ArgumentError::Unsupported(_) => 24,
+            ArgumentError::CronTiming => 25,
+            ArgumentError::CronInterval => 26,
+            ArgumentError::CronExpression(_) => 27,
+            ArgumentError::RepeatTiming => 28,
+            ArgumentError::RepeatInterval => 29,
+            ArgumentError::RepeatPattern(_) => 30,
+            ArgumentError::NotTimestamp(_) => 31,
+            ArgumentError::RepeatCustomId => 32,
+            ArgumentError::RepeatRelations => 33,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..34).collect::<Vec<_>>());
     }
 
     #[test]

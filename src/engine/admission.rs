@@ -42,7 +42,7 @@ impl Engine {
         added
     }
 
-    fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {
+    pub(super) fn admit(&mut self, turn: &mut Turn<'_>, queue: QueueKey, new: NewJob) -> Added {
         let mut finished = None;
         if let Some(id) = new.custom_id.as_ref()
             && let Some(existing) = self.store.find(id)
@@ -105,6 +105,7 @@ impl Engine {
             remove_on_complete: new.remove_on_complete,
             remove_on_fail: new.remove_on_fail,
             durable: new.durable,
+            gone_if_lost: false,
             options: new.options,
             life: None,
         });

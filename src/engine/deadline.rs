@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Millis;
+use super::cron::CronKey;
 use super::outcome::WaiterId;
 use super::queue::QueueKey;
 use super::store::JobKey;
@@ -19,6 +20,8 @@ pub(super) enum Timer {
     Delivery(JobKey),
     /// A dead letter is too old.
     DeadLetter(JobKey),
+    /// The slot of a cron has come. After the ends of deliveries, which may free its deduplication key.
+    Cron(CronKey),
     /// A queue that was empty may be forgotten.
     Queue(QueueKey),
     /// Workers may have fallen silent.

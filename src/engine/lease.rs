@@ -203,6 +203,7 @@ impl Engine {
         }
         match what {
             Overdue::TimedOut => self.time_out(turn, key),
+            _ if self.discard_lost(turn, key) => {}
             Overdue::LockExpired => self.expire_lock(turn, key),
             Overdue::Stalled => self.stall(turn, key),
         }
@@ -357,6 +358,9 @@ impl Engine {
     }
 
     fn release(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        if self.discard_lost(turn, key) {
+            return;
+        }
         let now = self.now;
         let life = self.store.job_mut(key).life();
         life.lost_in_a_row += 1;

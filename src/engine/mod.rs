@@ -7,10 +7,12 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `manage` (changes to one job),
-//! `control` (changes to a queue), `query`, `retention`, `worker`. Behaviour: the engine contract.
+//! `control` (changes to a queue), `cron` (named schedules), `repeat` (jobs that repeat), `schedule` (patterns and time
+//! zones), `query`, `retention`, `worker`. Behaviour: the engine contract.
 
 mod admission;
 mod control;
+mod cron;
 mod deadline;
 mod delivery;
 mod event;
@@ -22,14 +24,17 @@ mod outcome;
 mod query;
 mod queue;
 mod ready;
+mod repeat;
 mod report;
 mod retention;
+mod schedule;
 mod store;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+pub use cron::{Cron, CronDefinition, CronFigures, CronPage, DISCARDED_TOKENS_MAX, NewCron};
 pub use delivery::PULL_BYTES_MAX;
 pub use event::{Event, EventKind, StallDetail};
 pub use id::{IdSource, JobId, LockToken};
@@ -43,11 +48,14 @@ pub use outcome::{
     Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven, WaitFor,
     Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
 };
+pub use repeat::{Repeat, RepeatTiming};
 pub use report::BACKOFF_MAX;
 pub use retention::LOG_LINES_MAX;
+pub use schedule::{FieldFault, PATTERN_MAX, Schedule, ScheduleError, check_zone};
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
 pub use worker::FORGET_AFTER_TIMEOUTS;
 
+use cron::Crons;
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
 use queue::{QueueKey, Queues};
@@ -145,6 +153,7 @@ pub struct Engine {
     waits: Waits,
     retention: Retention,
     workers: Workers,
+    crons: Crons,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use, each stored once.
@@ -168,6 +177,7 @@ impl Engine {
         Self {
             retention: Retention::default(),
             workers: Workers::default(),
+            crons: Crons::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -214,6 +224,7 @@ impl Engine {
                 Timer::Expire(key) => self.expire(turn, key),
                 Timer::Delivery(key) => self.check_delivery(turn, key, at),
                 Timer::DeadLetter(key) => self.expire_dead_letter(turn, key),
+                Timer::Cron(cron) => self.fire_cron(turn, cron, at),
                 Timer::Queue(queue) => self.drop_idle_queue(queue),
                 Timer::Workers => self.forget_silent_workers(),
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),

@@ -59,6 +59,8 @@ pub(super) struct Job {
     pub(super) remove_on_complete: bool,
     pub(super) remove_on_fail: bool,
     pub(super) durable: bool,
+    /// Its cron adds another one anyway, so a lost worker takes it along.
+    pub(super) gone_if_lost: bool,
     pub(super) options: Option<Arc<JobOptions>>,
     pub(super) life: Option<Box<Life>>,
 }
@@ -89,6 +91,8 @@ pub(super) struct Life {
     /// Order of completion or failure.
     pub(super) done_seq: u64,
     pub(super) result: Option<Payload>,
+    /// The generation that follows this one, when it repeats.
+    pub(super) successor: Option<Box<JobId>>,
 }
 
 /// Why a job is in the dead-letter queue.

@@ -247,9 +247,17 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }
+        | ArgumentError::NotTimestamp(field)
         | ArgumentError::Unsupported(field) => field,
         ArgumentError::CustomIdUnicode => "jobId",
         ArgumentError::EventTypes => "eventTypes",
+        ArgumentError::CronTiming | ArgumentError::CronExpression(_) => "schedule",
+        ArgumentError::CronInterval => "repeatEvery",
+        ArgumentError::RepeatTiming
+        | ArgumentError::RepeatInterval
+        | ArgumentError::RepeatPattern(_)
+        | ArgumentError::RepeatCustomId
+        | ArgumentError::RepeatRelations => "repeat",
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod add;
 mod change;
+mod cron;
 mod dedup;
 mod log;
 mod queue;
@@ -19,6 +20,7 @@ pub use add::{Add, AddMany};
 pub use change::{
     Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, Promote, PromoteMany, UpdateData,
 };
+pub use cron::{DeleteCron, GetCron, ListCrons, UpsertCron};
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
 pub use log::{AddLog, ClearLogs, GetLogs};
 pub use queue::{Clean, Drain, IsPaused, ListQueues, Obliterate, Pause, Removed, Resume};
@@ -31,7 +33,7 @@ pub use worker::{ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat,
 
 use super::CommandError;
 use crate::engine::{
-    Added, Change, Counts, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
+    Added, Change, Counts, Cron, Delivery, Engine, JobDetail, JobId, LogLine, Payload, Progressing,
     Renewal, Report, State, Turn, Waited, WaiterId, WorkerView,
 };
 
@@ -147,6 +149,10 @@ operations! {
     WorkerHeartbeat => Flag(bool),
     UnregisterWorker => Flag(bool),
     ListWorkers => Workers(Workers),
+    UpsertCron => Cron(Box<Cron>),
+    GetCron => CronFound(Option<Box<Cron>>),
+    ListCrons => Crons(Vec<Cron>),
+    DeleteCron => Flag(bool),
 }
 
 /// What a broker answers.
@@ -198,4 +204,10 @@ pub enum Reply {
     Worker(Box<WorkerView>),
     /// All workers.
     Workers(Workers),
+    /// A cron.
+    Cron(Box<Cron>),
+    /// A cron, if there is one.
+    CronFound(Option<Box<Cron>>),
+    /// Crons.
+    Crons(Vec<Cron>),
 }

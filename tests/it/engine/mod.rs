@@ -1,6 +1,7 @@
 //! The labelled checks of the engine contract, one file per section, each test named by its label. Simulated time.
 
 mod ack;
+pub mod cron;
 mod fail;
 mod id;
 mod job;
@@ -11,4 +12,6 @@ mod order;
 mod pull;
 mod push;
 mod query;
+mod repeat;
+pub mod schedule;
 mod transition;

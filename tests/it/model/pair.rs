@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::{
     Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetJob,
-    GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, IsPaused, ListQueues, Pull, QueueName,
-    Reply, execute,
+    GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, IsPaused, ListCrons, ListQueues, Pull,
+    QueueName, Reply, execute,
 };
 use bunqueue_mcp::engine::{
-    Caller, Change, Config, ConnectionId, Delivery, Effects, Engine, Event, EventKind, JobId,
-    Listing, LockToken, Millis, Served, Turn, WaiterId,
+    Caller, Change, Config, ConnectionId, CronPage, Delivery, Effects, Engine, Event, EventKind,
+    JobId, Listing, LockToken, Millis, Served, Turn, WaiterId,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -293,6 +293,13 @@ impl Pair {
                 )
             });
         }
+        let born = effects
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Pushed)
+            .filter_map(|event| event.job.clone())
+            .filter(|id| !ids.contains(id))
+            .collect();
         let order = effects
             .events
             .iter()
@@ -302,6 +309,7 @@ impl Pair {
         self.tokens.drain(..surplus);
         self.model.learned = Learned {
             ids: ids.into(),
+            born,
             deliveries,
             waiter,
             order,
@@ -400,6 +408,16 @@ impl Pair {
                 ascending: true,
             };
             commands.push(GetJobs { listing }.into());
+        }
+        commands.push(ListCrons { page: None }.into());
+        for ascending in [true, false] {
+            let (start, end) = (usize::from(ascending), Some(1));
+            let page = CronPage {
+                start,
+                end,
+                ascending,
+            };
+            commands.push(ListCrons { page: Some(page) }.into());
         }
         for (queue, key) in self.model.key_names() {
             commands.push(

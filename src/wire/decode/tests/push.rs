@@ -1,7 +1,7 @@
 //! Pushes: options, names, faults and their order.
 
 use super::*;
-use crate::engine::{Backoff, BackoffKind, Dedup, JobOptions};
+use crate::engine::{Backoff, BackoffKind, Dedup, JobOptions, Repeat, RepeatTiming};
 
 #[test]
 fn a_minimal_push_has_the_defaults() {
@@ -63,6 +63,7 @@ fn every_option_of_a_push_arrives() {
         stack_trace_limit: 3.0,
         keep_logs: Some(5.0),
         size_limit: Some(1_000.0),
+        repeat: None,
         parent_id: Some("p".into()),
         blank_custom_id: false,
         fail_parent_on_failure: true,
@@ -129,6 +130,38 @@ fn undefined_and_nil_mean_not_set() {
     ));
     let null_group = json!({"cmd": "PUSH", "queue": "q", "groupId": null});
     assert_eq!(refused(&null_group), "groupId must be a string");
+}
+
+#[test]
+fn a_repetition_is_read_with_all_its_parts() {
+    let repeat = |repeat: Json| {
+        let add = add(&json!({"cmd": "PUSH", "queue": "q", "repeat": repeat}));
+        let options = add.job.options.expect("options");
+        *options.repeat.clone().expect("it repeats")
+    };
+    let full = repeat(json!({
+        "every": 60_000, "limit": 5, "count": 2, "startDate": 1, "endDate": "9e12", "tz": "Europe/Rome",
+        "immediately": true, "prevMillis": 7, "offset": -3, "jobId": "r", "unknown": 1, "pattern": null,
+    }));
+    let expected = Repeat {
+        timing: RepeatTiming::Every(60_000.0),
+        limit: Some(5.0),
+        count: 2.0,
+        start_date: Some(1.0),
+        end_date: Some(9e12),
+        immediately: Some(true),
+        prev_millis: Some(7.0),
+        offset: Some(-3.0),
+        job_id: Some("r".into()),
+        tz: Some("Europe/Rome".into()),
+    };
+    assert_eq!(full, expected);
+    let daily = repeat(json!({"pattern": "@daily", "tz": "Europe/Rome"}));
+    let RepeatTiming::Pattern(schedule) = daily.timing else {
+        panic!("{daily:?}");
+    };
+    assert_eq!((&**schedule.text(), daily.immediately), ("@daily", None));
+    assert_eq!(schedule.zone().map(|zone| &**zone), Some("Europe/Rome"));
 }
 
 #[test]
@@ -282,9 +315,30 @@ fn faults_of_a_push_have_their_exact_texts() {
             "childrenIds is not supported by this version",
         ),
         (
-            json!({"repeat": {"every": 5}}),
-            "repeat is not supported by this version",
+            json!({"repeat": {"every": 0}, "name": ""}),
+            "repeat.every must be a positive finite number",
         ),
+        (
+            json!({"repeat": {}, "name": ""}),
+            "Job name must be a non-empty string of at most 256 characters",
+        ),
+        (
+            json!({"repeat": {}}),
+            "repeat requires exactly one of every or pattern",
+        ),
+        (
+            json!({"repeat": {"pattern": "0 0 31 2 *"}}),
+            "Invalid repeat pattern: Cron expression has no future occurrences",
+        ),
+        (
+            json!({"repeat": {"every": 5, "endDate": "soon"}}),
+            "repeat.endDate must be a finite timestamp",
+        ),
+        (
+            json!({"repeat": {"every": 5}, "jobId": "mine"}),
+            "repeat jobs cannot use JobOptions.jobId; use repeat.jobId instead",
+        ),
+        (json!({"repeat": 5}), "repeat must be an object"),
         (
             json!({"parentId": "p", "data": {"__parentId": "p", "__parentQueue": "q"}}),
             "parentId is not supported by this version",
@@ -359,6 +413,19 @@ fn a_batch_names_the_entry_at_fault() {
         (
             json!([{"dependsOn": ["x"]}]),
             "jobs[0]: dependsOn is not supported by this version",
+        ),
+        (
+            json!([{"repeat": {"every": 0}}]),
+            "jobs[0]: repeat.every must be a positive finite number",
+        ),
+        // What a repetition means is found later than any other fault, and told without the place.
+        (
+            json!([{}, {"repeat": {}}, {"repeat": {"every": 1}, "customId": "c"}]),
+            "repeat requires exactly one of every or pattern",
+        ),
+        (
+            json!([{"repeat": {}}, {"timeout": -1}]),
+            "jobs[1]: timeout must be at least 0",
         ),
         (json!([{}, {}, 5]), "jobs[2]: job must be an object"),
         (json!("nope"), "jobs must be an array"),

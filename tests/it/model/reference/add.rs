@@ -16,6 +16,11 @@ impl Reference {
             .ids
             .pop_front()
             .expect("the reply of an add names one id for each job");
+        self.add_as(queue, new, Some(told))
+    }
+
+    /// Adds a job under the id that the reply has told, or for one that nobody asked for under the next one known.
+    pub(super) fn add_as(&mut self, queue: &Arc<str>, new: &NewJob, told: Option<JobId>) -> Added {
         self.touch_queue(queue);
         let mut retired = None;
         if let Some(at) = new.custom_id.as_ref().and_then(|id| self.find(id)) {
@@ -66,10 +71,10 @@ impl Reference {
             // The old generation makes room; nobody is told.
             self.remove(at, &Waited::Removed);
         }
-        let id = new
-            .custom_id
-            .clone()
-            .unwrap_or_else(|| self.accept_generated(&told));
+        let id = new.custom_id.clone().unwrap_or_else(|| {
+            let told = told.or_else(|| self.learned.born.pop_front());
+            self.accept_generated(&told.expect("the engine has told of every new job"))
+        });
         self.admit(queue, new, id.clone());
         Added { id, outcome }
     }
@@ -143,6 +148,8 @@ impl Reference {
             spent: Vec::new(),
             finalized_unlocked: false,
             lost: 0,
+            from_cron: false,
+            successor: None,
             jitter: None,
         });
         let at = self.jobs.len() - 1;

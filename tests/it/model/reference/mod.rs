@@ -8,16 +8,19 @@
 mod add;
 mod change;
 mod query;
+mod schedule;
 mod timer;
 mod work;
+
+pub use schedule::PATTERNS;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
-    AttemptRecord, Caller, Config, Event, EventKind, Failure, JobId, JobView, LockToken, LogLine,
-    Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
+    AttemptRecord, Caller, Config, Cron, Event, EventKind, Failure, JobId, JobView, LockToken,
+    LogLine, Millis, Payload, Refusal, Served, State, TimelineEntry, WaitFor, Waited, WaiterId,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
@@ -25,6 +28,8 @@ use bunqueue_mcp::engine::{
 pub struct Learned {
     /// Ids that the reply of an add names, one for each job of the request.
     pub ids: VecDeque<JobId>,
+    /// Ids of jobs that nobody asked for in this step: those of schedules, in order.
+    pub born: VecDeque<JobId>,
     /// Deliveries of the step with their numbers and tokens, in order.
     pub deliveries: Vec<(JobId, u64, Option<LockToken>)>,
     /// The number of the wait, when the step began one.
@@ -81,6 +86,10 @@ pub struct Job {
     finalized_unlocked: bool,
     /// Deliveries lost in a row without a sign of life.
     lost: u32,
+    /// A schedule has brought it, under the key that is made from the schedule's name.
+    from_cron: bool,
+    /// The generation that follows it.
+    successor: Option<JobId>,
     /// Bounds of the retry time that the engine has drawn and the model does not know yet.
     pub jitter: Option<(Millis, Millis)>,
 }
@@ -158,6 +167,10 @@ pub struct Reference {
     queues: Vec<Queue>,
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
+    /// In order of creation.
+    crons: Vec<Cron>,
+    /// Tokens of deliveries that were deleted with their job.
+    discarded: Vec<(LockToken, JobId)>,
     next_seq: u64,
     /// Log lines that were kept so far.
     next_line: u64,
@@ -177,6 +190,8 @@ impl Reference {
             waiters: Vec::new(),
             queues: Vec::new(),
             completed: Vec::new(),
+            crons: Vec::new(),
+            discarded: Vec::new(),
             next_seq: 0,
             next_line: 0,
             greatest_id: None,
@@ -226,7 +241,11 @@ impl Reference {
                     .collect(),
             )),
             Command::WaitJob(wait) => self.wait_job(caller, wait),
-            command => match self.change(command) {
+            command => match self
+                .schedule(command)
+                .map(Ok)
+                .or_else(|| self.change(command))
+            {
                 Some(changed) => changed.map_or_else(refuse, done),
                 None => done(self.query(command)),
             },

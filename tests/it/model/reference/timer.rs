@@ -16,6 +16,7 @@ pub enum Kind {
     LockEnd,
     Stall,
     LetterEnd,
+    Cron,
     QueueIdle,
     Wait,
 }
@@ -30,8 +31,9 @@ impl Kind {
             Self::LockEnd => (2, 1),
             Self::Stall => (2, 2),
             Self::LetterEnd => (3, 0),
-            Self::QueueIdle => (4, 0),
-            Self::Wait => (5, 0),
+            Self::Cron => (4, 0),
+            Self::QueueIdle => (5, 0),
+            Self::Wait => (6, 0),
         }
     }
 }
@@ -67,7 +69,7 @@ impl Reference {
         due.min_by_key(|due| {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
-                Kind::QueueIdle | Kind::Wait => None,
+                Kind::Cron | Kind::QueueIdle | Kind::Wait => None,
                 _ => self
                     .learned
                     .order
@@ -147,6 +149,11 @@ impl Reference {
                 Place::Completed => {}
             }
         }
+        for (place, cron) in self.crons.iter().enumerate() {
+            if let Some(at) = cron.figures.next_run {
+                put(at, Kind::Cron, place);
+            }
+        }
         for (place, waiter) in self.waiters.iter().enumerate() {
             put(waiter.deadline, Kind::Wait, place);
         }
@@ -171,6 +178,7 @@ impl Reference {
             Kind::LockEnd => self.end_lock(at),
             Kind::Stall => self.stall(at),
             Kind::LetterEnd => self.remove_letter(at),
+            Kind::Cron => self.fire(at, due.at),
             Kind::QueueIdle => drop(self.queues.remove(at)),
             Kind::Wait => {
                 let waiter = self.waiters.remove(at);
@@ -223,6 +231,9 @@ impl Reference {
 
     /// Section 9.2: back at once with the old run time, or the end.
     fn end_lock(&mut self, at: usize) {
+        if self.discard_lost(at) {
+            return;
+        }
         let (max, stall_count, spent) = self.charge(at);
         let renewals = match &self.jobs[at].place {
             Place::Active(active) => active.renewals,
@@ -259,6 +270,9 @@ impl Reference {
 
     /// Section 9.1: retried with backoff, or the end.
     fn stall(&mut self, at: usize) {
+        if self.discard_lost(at) {
+            return;
+        }
         let (max, stall_count, spent) = self.charge(at);
         let detail = Some(StallDetail {
             stall_count,

@@ -13,6 +13,7 @@ use bunqueue_mcp::engine::{
     Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, State, WaitFor,
 };
 
+use super::cron::CronStep;
 use super::{Dice, Draft, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
@@ -56,6 +57,7 @@ pub enum What {
         limit: usize,
     },
     Wait(Target, bool, Millis),
+    Cron(CronStep),
 }
 
 const BUCKETS: [Bucket; 7] = [
@@ -75,7 +77,8 @@ fn queue(number: u64) -> QueueName {
 impl What {
     pub fn random(dice: &mut Dice) -> Self {
         let on = dice.below(3);
-        match dice.below(100) {
+        match dice.below(104) {
+            100.. => Self::Cron(CronStep::random(dice)),
             0..19 => Self::Add(on, Box::new(Draft::random(dice))),
             19..22 => Self::AddMany(
                 on,
@@ -338,6 +341,7 @@ impl What {
                 limit: *limit,
             }
             .into(),
+            Self::Cron(step) => step.resolve(),
             Self::Wait(target, completion, timeout) => WaitJob {
                 id: target.resolve(scene.model),
                 until: if *completion {
