@@ -9,8 +9,8 @@ use bunqueue_mcp::command::{
     QueueName, Reply, execute,
 };
 use bunqueue_mcp::engine::{
-    Caller, Change, Config, ConnectionId, CronPage, Delivery, Effects, Engine, Event, EventKind,
-    JobId, Listing, LockToken, Millis, Served, Turn, WaiterId,
+    AddOutcome, Added, Caller, Change, Config, ConnectionId, CronPage, Delivery, Effects, Engine,
+    Event, EventKind, JobId, Listing, LockToken, Millis, Served, Turn, WaiterId,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -258,11 +258,12 @@ impl Pair {
 
     /// Remembers what only the engine can know before the model repeats the step.
     fn learn(&mut self, reply: Option<&Reply>, waiter: Option<WaiterId>, effects: &Effects) {
-        let ids = match reply {
-            Some(Reply::Added(added)) => vec![added.id.clone()],
-            Some(Reply::AddedMany(many)) => many.iter().map(|added| added.id.clone()).collect(),
-            _ => Vec::new(),
+        let added = match reply {
+            Some(Reply::Added(added)) => std::slice::from_ref(added),
+            Some(Reply::AddedMany(many)) => many.as_slice(),
+            _ => &[],
         };
+        let ids: Vec<_> = added.iter().map(|added| added.id.clone()).collect();
         let mut deliveries: Vec<&Delivery> = Vec::new();
         for (_, served) in &effects.served {
             if let Served::Pull(list) = served {
@@ -298,7 +299,10 @@ impl Pair {
             .iter()
             .filter(|event| event.kind == EventKind::Pushed)
             .filter_map(|event| event.job.clone())
-            .filter(|id| !ids.contains(id))
+            .filter(|id| {
+                let asked = |added: &&Added| added.outcome != AddOutcome::Existing;
+                added.iter().filter(asked).all(|added| added.id != *id)
+            })
             .collect();
         let order = effects
             .events

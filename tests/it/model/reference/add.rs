@@ -49,7 +49,12 @@ impl Reference {
                     .find(&owner)
                     .expect("a key belongs to an unfinished job");
                 if matches!(self.jobs[job].place, Place::Queued) {
-                    let prev = self.state_at(job);
+                    // A schedule that is late comes before a delay that ends later, though both are over by now.
+                    let prev = if self.jobs[job].ripe {
+                        self.state_at(job)
+                    } else {
+                        State::Delayed
+                    };
                     self.emit_for(job, EventKind::Removed { prev });
                     self.remove(job, &Waited::Removed);
                     outcome = AddOutcome::Replaced(owner);
