@@ -485,15 +485,15 @@ fn data_for_a_completed_generation_goes_to_the_pending_one() {
 #[test]
 fn chain_gives_way_to_the_job_that_took_its_key() {
     let mut world = World::new();
-    world.push("q", repeating(keyed(job(), "k"), every(1_000.0)));
+    let replacing = |ms| {
+        let new = repeating(keyed(job(), "k"), every(ms));
+        with(new, |options| options.dedup.replace = true)
+    };
+    world.push("q", replacing(1_000.0));
     let delivery = world.pull("q").expect("ready");
-    let taker = world.push(
-        "q",
-        with(repeating(keyed(job(), "k"), every(5_000.0)), |options| {
-            options.dedup.replace = true
-        }),
-    );
+    let taker = world.push("q", replacing(5_000.0));
     world.ack(&delivery);
+    // Its own successor would have replaced the newcomer.
     assert_eq!(pending(&mut world).expect("one").job.id, taker);
 }
 
