@@ -19,6 +19,8 @@ pub const GROUP_ID_MAX: usize = 256;
 pub const GROUP_PRIORITY_MAX: i64 = 2_097_151;
 /// Ms in which a rate limit of a queue allows its number, when the client gives no time that can be meant.
 pub const RATE_DURATION_DEFAULT: i64 = 1_000;
+/// Characters (UTF-16 units) of the name of a cron.
+pub const CRON_NAME_MAX: usize = 1_024;
 /// Job name when the client gives none.
 pub const JOB_NAME_DEFAULT: &str = "default";
 /// Characters (UTF-16 units) of the JSON form of job data.

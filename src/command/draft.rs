@@ -10,8 +10,10 @@ use std::sync::Arc;
 use super::bounds::{self, GroupId, TIME_MAX};
 use super::error::ArgumentError;
 use super::payload;
+use super::schedule::RepeatDraft;
 use crate::engine::{
     Backoff, BackoffKind, Dedup, JobId, JobOptions, Millis, NewJob, NewLinks, Parent, Payload,
+    Repeat,
 };
 
 /// A number as a client sent it.
@@ -170,6 +172,7 @@ pub struct JobDraft<'a> {
     pub debounce_ttl: Number,
     pub debounce_id: Option<&'a str>,
     pub unique_key: Option<&'a str>,
+    pub repeat: Option<RepeatDraft<'a>>,
     pub parent_id: Option<&'a str>,
     /// The queue of the parent that it becomes a child of; without it `parent_id` is only stored.
     pub parent_queue: Option<&'a str>,
@@ -232,10 +235,18 @@ impl JobDraft<'_> {
         let dedup_ttl = self.dedup_ttl.finite("dedup.ttl")?.map(clamp_time);
         let debounce_ttl = self.debounce_ttl.finite("debounceTtl")?.map(clamp_time);
         self.check_size_limit(size_limit)?;
+        // The interval is an option like others; the rest of a repetition comes after the name.
+        let repeat = self.repeat();
+        if let Err(error) = &repeat
+            && !error.is_of_repetition()
+        {
+            return Err(error.clone());
+        }
         let name = match self.name {
             Some(name) => bounds::job_name(name)?,
             None => bounds::JOB_NAME_DEFAULT.into(),
         };
+        let repeat = repeat?.map(Box::new);
         let options = JobOptions {
             backoff,
             ttl,
@@ -258,6 +269,7 @@ impl JobDraft<'_> {
                 .filter(|_| self.parent_queue.is_none())
                 .map(Arc::from),
             group_id: group_id.map(|group| group.shared()),
+            repeat,
             blank_custom_id: self.custom_id == Some(""),
             fail_parent_on_failure: self.fail_parent_on_failure,
             remove_dependency_on_failure: self.remove_dependency_on_failure,
@@ -334,6 +346,21 @@ impl JobDraft<'_> {
                 max_delay: max_delay.within("backoff.maxDelay", 0, bounds::BACKOFF_CAP_MAX)?,
             }),
         }
+    }
+
+    /// A generation has an id of its own and nobody's place in a flow.
+    fn repeat(&self) -> Result<Option<Repeat>, ArgumentError> {
+        let Some(draft) = &self.repeat else {
+            return Ok(None);
+        };
+        let repeat = draft.check()?;
+        if self.custom_id.is_some_and(|id| !id.is_empty()) {
+            return Err(ArgumentError::RepeatCustomId);
+        }
+        if self.parent_id.is_some() || !self.depends_on.is_empty() || !self.children.is_empty() {
+            return Err(ArgumentError::RepeatRelations);
+        }
+        Ok(Some(repeat))
     }
 
     fn check_size_limit(&self, limit: Option<f64>) -> Result<(), ArgumentError> {

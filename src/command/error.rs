@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::address::Forbidden;
 use super::flow::FlowFault;
-use crate::engine::{BatchRefusal, JobId, Refusal};
+use crate::engine::{BatchRefusal, JobId, Refusal, ScheduleError};
 
 /// Stable, machine-readable cause of an error (MCP contract, section 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +129,12 @@ pub enum CommandError {
     DurationEntry {
         /// Position in the batch, from 0.
         index: usize,
+        /// Its fault.
+        error: ArgumentError,
+    },
+    /// An option that a cron gives to its jobs does not fit.
+    #[error("jobOptions.{error}")]
+    JobOption {
         /// Its fault.
         error: ArgumentError,
     },
@@ -307,6 +313,33 @@ pub enum ArgumentError {
         "Invalid webhook event(s): {0}. Valid: job.pushed, job.started, job.completed, job.failed, job.progress"
     )]
     WebhookEvents(Arc<str>),
+    /// A cron without any time.
+    #[error("Cron job must have either schedule or repeatEvery")]
+    CronTiming,
+    /// An interval that is no whole number of ms.
+    #[error("Cron repeatEvery must be a positive safe integer number of milliseconds")]
+    CronInterval,
+    /// A pattern or a zone of a cron that is none.
+    #[error("Invalid cron expression: {0}")]
+    CronExpression(ScheduleError),
+    /// A repetition without any time, or with two.
+    #[error("repeat requires exactly one of every or pattern")]
+    RepeatTiming,
+    /// An interval that never comes.
+    #[error("repeat.every must be a positive finite number")]
+    RepeatInterval,
+    /// A pattern or a zone of a repetition that is none.
+    #[error("Invalid repeat pattern: {0}")]
+    RepeatPattern(ScheduleError),
+    /// Not a point in time.
+    #[error("{0} must be a finite timestamp")]
+    NotTimestamp(&'static str),
+    /// A job that repeats has an id chosen by its client.
+    #[error("repeat jobs cannot use JobOptions.jobId; use repeat.jobId instead")]
+    RepeatCustomId,
+    /// A job that repeats is part of a flow.
+    #[error("repeat jobs cannot participate in parent or dependency relationships")]
+    RepeatRelations,
     /// Part of the protocol that this version does not implement; ignoring it would change what the job means.
     #[error("{0} is not supported by this version")]
     Unsupported(&'static str),
@@ -339,6 +372,7 @@ impl CommandError {
             Self::Argument(_)
             | Self::BatchEntry { .. }
             | Self::DurationEntry { .. }
+            | Self::JobOption { .. }
             | Self::FlowNode { .. }
             | Self::Flow(_) => ErrorCode::InvalidArguments,
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
@@ -353,6 +387,7 @@ impl CommandError {
             Self::Argument(error)
             | Self::BatchEntry { error, .. }
             | Self::FlowNode { error, .. }
+            | Self::JobOption { error }
             | Self::DurationEntry { error, .. } => error.hint(),
             Self::Flow(fault) => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
@@ -427,6 +462,19 @@ const fn refusal_hint(refusal: &Refusal) -> &'static str {
 }
 
 impl ArgumentError {
+    /// Whether it is about how a job repeats; the protocol finds that later than other faults. The interval is an
+    /// option like others.
+    pub const fn is_of_repetition(&self) -> bool {
+        matches!(
+            self,
+            Self::RepeatTiming
+                | Self::RepeatPattern(_)
+                | Self::NotTimestamp(_)
+                | Self::RepeatCustomId
+                | Self::RepeatRelations
+        )
+    }
+
     /// What to do next, in at most 160 characters.
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -470,6 +518,16 @@ impl ArgumentError {
                 "Leave them out of the URL; a receiver can check the signature made with the secret."
             }
             Self::WebhookEvents(_) => "Name only events of that list.",
+            Self::CronTiming => "Pass a cron pattern as schedule, or ms as repeatEvery.",
+            Self::CronInterval => "Pass a whole number of at least 1.",
+            Self::CronExpression(_) | Self::RepeatPattern(_) => {
+                "Pass five fields (minute hour day month weekday), e.g. 0 9 * * 1-5, and a zone such as Europe/Rome."
+            }
+            Self::RepeatTiming => "Pass either every, in ms, or a cron pattern.",
+            Self::RepeatInterval => "Pass a number of ms above 0.",
+            Self::NotTimestamp(_) => "Pass Unix milliseconds.",
+            Self::RepeatCustomId => "Leave the id out; each generation gets one of its own.",
+            Self::RepeatRelations => "Leave either repeat or the parent and dependencies out.",
             Self::Unsupported(_) => "Leave the option out; a later version will take it.",
         }
     }
@@ -566,6 +624,18 @@ mod tests {
                 field: "tokens",
             }
             .into(),
+            CommandError::JobOption {
+                error: ArgumentError::NotNumber("delay"),
+            },
+            ArgumentError::CronTiming.into(),
+            ArgumentError::CronInterval.into(),
+            ArgumentError::CronExpression(ScheduleError::Never).into(),
+            ArgumentError::RepeatTiming.into(),
+            ArgumentError::RepeatInterval.into(),
+            ArgumentError::RepeatPattern(ScheduleError::Never).into(),
+            ArgumentError::NotTimestamp("x").into(),
+            ArgumentError::RepeatCustomId.into(),
+            ArgumentError::RepeatRelations.into(),
             ArgumentError::Unsupported("x").into(),
         ];
         for cause in causes {

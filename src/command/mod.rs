@@ -1,7 +1,7 @@
 //! The one seam: everything that any door offers is a [`Command`] with a [`Reply`].
 //!
 //! Doors translate into these types and back; rules about jobs live below, in the engine, and rules about
-//! values live here, once ([`bounds`], [`draft`], [`recovery`], [`webhook`], [`address`], [`error`]). Each command is a plain struct with public
+//! values live here, once ([`bounds`], [`draft`], [`recovery`], [`schedule`], [`webhook`], [`address`], [`error`]). Each command is a plain struct with public
 //! fields; [`Operation`] ties it to the type of its reply, so that a caller in the same process keeps types
 //! while a broker moves the two enums.
 
@@ -14,6 +14,7 @@ pub mod limits;
 mod operation;
 pub mod payload;
 pub mod recovery;
+pub mod schedule;
 pub mod webhook;
 
 pub use bounds::{GroupId, QueueName};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
-use crate::engine::{JobId, Refusal, WEBHOOKS_MAX, WORKERS_MAX};
+use crate::engine::{JobId, Refusal, ScheduleError, WEBHOOKS_MAX, WORKERS_MAX};
 use crate::mcp::{Registry, Rule, ToolError};
 
 /// Codes that do not depend on what a tool does.
@@ -231,6 +231,9 @@ fn causes() -> Vec<CommandError> {
             path: "<path>".to_owned(),
             error: ArgumentError::JobName,
         },
+        CommandError::JobOption {
+            error: ArgumentError::NotNumber(FIELD),
+        },
     ];
     let flows = FlowFault::samples().into_iter().map(CommandError::from);
     arguments
@@ -296,6 +299,15 @@ fn argument_causes() -> Vec<ArgumentError> {
         ArgumentError::WebhookHost(Forbidden::Localhost),
         ArgumentError::WebhookCredentials,
         ArgumentError::WebhookEvents("<names>".into()),
+        ArgumentError::CronTiming,
+        ArgumentError::CronInterval,
+        ArgumentError::CronExpression(ScheduleError::FieldCount),
+        ArgumentError::RepeatTiming,
+        ArgumentError::RepeatInterval,
+        ArgumentError::RepeatPattern(ScheduleError::Never),
+        ArgumentError::NotTimestamp(field),
+        ArgumentError::RepeatCustomId,
+        ArgumentError::RepeatRelations,
     ]
 }
 
@@ -366,13 +378,22 @@ mod tests {
             ArgumentError::WebhookHost(_) => 34,
             ArgumentError::WebhookCredentials => 35,
             ArgumentError::WebhookEvents(_) => 36,
+            ArgumentError::CronTiming => 37,
+            ArgumentError::CronInterval => 38,
+            ArgumentError::CronExpression(_) => 39,
+            ArgumentError::RepeatTiming => 40,
+            ArgumentError::RepeatInterval => 41,
+            ArgumentError::RepeatPattern(_) => 42,
+            ArgumentError::NotTimestamp(_) => 43,
+            ArgumentError::RepeatCustomId => 44,
+            ArgumentError::RepeatRelations => 45,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..37).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..46).collect::<Vec<_>>());
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use crate::broker::{ALL_CALL_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX};
 use crate::command::bounds;
 use crate::engine::{
-    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, Config, FORGET_AFTER_TIMEOUTS,
-    JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX, PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX,
-    WORKERS_MAX,
+    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, Config, DISCARDED_TOKENS_MAX,
+    FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX, PATTERN_MAX,
+    PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX, WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -65,6 +65,12 @@ fn names_and_values() -> Vec<Row> {
             bounds::GROUP_PRIORITY_MAX.into(),
             "",
         ),
+        (
+            "name of a cron, from 1 to",
+            count(bounds::CRON_NAME_MAX),
+            "characters (UTF-16)",
+        ),
+        ("cron pattern, up to", count(PATTERN_MAX), "characters"),
         (
             "job data, written as JSON, up to",
             count(bounds::JOB_DATA_MAX),
@@ -316,6 +322,11 @@ fn retention() -> Vec<Row> {
             "silence after which a registered worker is forgotten",
             forgotten.into(),
             "ms",
+        ),
+        (
+            "tokens of cron jobs that were deleted with their lost worker",
+            count(DISCARDED_TOKENS_MAX),
+            "tokens, the newest",
         ),
         ("name of an empty queue", config.queue_idle.into(), "ms"),
         (

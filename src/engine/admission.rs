@@ -71,7 +71,7 @@ impl Engine {
         Ok(added)
     }
 
-    fn admit(
+    pub(super) fn admit(
         &mut self,
         turn: &mut Turn<'_>,
         queue: QueueKey,
@@ -159,6 +159,7 @@ impl Engine {
             remove_on_complete: new.remove_on_complete,
             remove_on_fail: new.remove_on_fail,
             durable: new.durable,
+            gone_if_lost: false,
             options: new.options,
             links: None,
             life: None,

@@ -47,6 +47,9 @@ impl Engine {
         self.check_names()?;
         self.check_workers(&mut armed)?;
         self.check_limits(&mut armed);
+        for (key, slot) in self.cron_slots() {
+            armed.needs(slot, Timer::Cron(key));
+        }
         self.check_figures()?;
         same("the order of deadlines", &armed.0, &self.deadlines.0)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Millis;
 use super::backlog::GroupKey;
+use super::cron::CronKey;
 use super::outcome::WaiterId;
 use super::queue::QueueKey;
 use super::store::JobKey;
@@ -35,6 +36,8 @@ pub(super) enum Timer {
     GroupThrottle(QueueKey, GroupKey),
     /// The window in which deliveries of a group are counted is over.
     GroupWindow(QueueKey, GroupKey),
+    /// The slot of a cron has come. After the ends of deliveries, which may free its deduplication key.
+    Cron(CronKey),
     /// A queue that was empty may be forgotten.
     Queue(QueueKey),
     /// Workers may have fallen silent.

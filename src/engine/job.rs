@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Millis;
 use super::id::{JobId, LockToken};
+use super::repeat::Repeat;
 
 /// An opaque user value (job data, a result): MessagePack bytes as they came. The engine never looks inside.
 /// Shared by one count: nobody holds one weakly, and every waiting job has one.
@@ -166,6 +167,8 @@ pub struct JobOptions {
     pub size_limit: Option<f64>,
     /// The group it belongs to, scoped to the queue; its priority then ascends.
     pub group_id: Option<Arc<str>>,
+    /// How it repeats.
+    pub repeat: Option<Box<Repeat>>,
     /// Parent id as given; a link is not made from it alone.
     pub parent_id: Option<Arc<str>>,
     /// The client sent an empty id of its own, which means none but is shown again.
@@ -196,6 +199,7 @@ impl Default for JobOptions {
             keep_logs: None,
             size_limit: None,
             group_id: None,
+            repeat: None,
             parent_id: None,
             blank_custom_id: false,
             fail_parent_on_failure: false,

@@ -193,6 +193,7 @@ impl Engine {
         }
         match self.overdue(key) {
             Some((at, Overdue::TimedOut)) if at <= armed_at => self.time_out(turn, key),
+            Some((at, _)) if at <= armed_at && self.discard_lost(turn, key) => {}
             Some((at, Overdue::LockExpired)) if at <= armed_at => self.expire_lock(turn, key),
             Some((at, Overdue::Stalled)) if at <= armed_at => self.stall(turn, key),
             // Even if the real deadline has passed as well, what lies between the two comes first.
@@ -349,6 +350,9 @@ impl Engine {
     }
 
     fn release(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        if self.discard_lost(turn, key) {
+            return;
+        }
         let now = self.now;
         let life = self.store.job_mut(key).life();
         life.lost_in_a_row += 1;

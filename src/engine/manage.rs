@@ -43,7 +43,8 @@ impl Engine {
         })
     }
 
-    /// Replaces the data of a queued, blocked or active job.
+    /// Replaces the data of a queued or active job; that of a completed one which repeats goes to its successor, while
+    /// that is queued.
     pub fn update_data(
         &mut self,
         turn: &mut Turn<'_>,
@@ -51,6 +52,11 @@ impl Engine {
         data: Option<Payload>,
     ) -> Change {
         self.tick(turn);
+        if let Some(key) = self.store.find(id)
+            && self.store.job(key).state == State::Completed
+        {
+            return self.update_successor(key, data);
+        }
         self.change(id, State::is_live, |engine, key| {
             engine.store.job_mut(key).data = data
         })

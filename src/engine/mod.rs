@@ -7,14 +7,15 @@
 //!
 //! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
 //! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun` (retries of
-//! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `ties` (what other jobs say about an add), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `query`, `retention`,
-//! `worker`, `webhook`, `figures` (what is counted and measured). Behaviour: the engine contract.
+//! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `ties` (what other jobs say about an add), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `cron` (named schedules), `repeat` (jobs that
+//! repeat), `schedule` (patterns and time zones), `query`, `retention`, `worker`, `webhook`, `figures` (what is counted and measured). Behaviour: the engine contract.
 
 mod admission;
 mod backlog;
 mod capacity;
 mod check;
 mod control;
+mod cron;
 mod dead_letter;
 mod deadline;
 mod delivery;
@@ -34,9 +35,11 @@ mod policy;
 mod query;
 mod queue;
 mod ready;
+mod repeat;
 mod report;
 mod rerun;
 mod retention;
+mod schedule;
 mod store;
 mod table;
 mod ties;
@@ -47,6 +50,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use backlog::{Affinity, PullGroup};
+pub use cron::{Cron, CronDefinition, CronFigures, CronPage, DISCARDED_TOKENS_MAX, NewCron};
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
 pub use dependency::ChildFailure;
@@ -71,9 +75,11 @@ pub use outcome::{
     WaitFor, Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
 };
 pub use policy::{DlqConfig, DlqConfigUpdate, StallConfig, StallConfigUpdate};
+pub use repeat::{Repeat, RepeatTiming};
 pub use report::BACKOFF_MAX;
 pub use rerun::{CompletedSelection, DlqSelection};
 pub use retention::LOG_LINES_MAX;
+pub use schedule::{FieldFault, PATTERN_MAX, Schedule, ScheduleError, check_zone};
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
 pub use ties::find_cycle;
 pub use webhook::{
@@ -82,6 +88,7 @@ pub use webhook::{
 };
 pub use worker::{FORGET_AFTER_TIMEOUTS, WORKERS_MAX};
 
+use cron::Crons;
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
 use dependency::Dependencies;
@@ -218,6 +225,7 @@ pub struct Engine {
     workers: Workers,
     figures: Figures,
     webhooks: Webhooks,
+    crons: Crons,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use.
@@ -242,6 +250,7 @@ impl Engine {
             workers: Workers::default(),
             figures: Figures::default(),
             webhooks: Webhooks::default(),
+            crons: Crons::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -299,6 +308,7 @@ impl Engine {
                 Timer::GroupWindow(queue, group) => self.end_window(turn, queue, group),
                 Timer::DeadLetter { key, .. } => self.check_dead_letter(turn, key, at),
                 Timer::Completed => self.expire_completed(turn, at),
+                Timer::Cron(cron) => self.fire_cron(turn, cron, at),
                 Timer::Queue(queue) => self.drop_idle_queue(queue),
                 Timer::Workers => self.forget_silent_workers(),
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),

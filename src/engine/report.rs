@@ -78,7 +78,10 @@ impl Engine {
         remove: bool,
     ) -> Result<Report, Refusal> {
         self.tick(turn);
-        let (key, standing) = self.reported(id, token)?;
+        let (key, standing) = match self.reported(id, token) {
+            Err(_) if self.crons.has_discarded(id, token) => return Ok(Report::AlreadyFinalized),
+            met => met?,
+        };
         match standing {
             Standing::Finalized => return Ok(Report::AlreadyFinalized),
             Standing::Late => self.unqueue(key),
@@ -122,7 +125,10 @@ impl Engine {
         report: FailReport,
     ) -> Result<Report, Refusal> {
         self.tick(turn);
-        let (key, standing) = self.reported(id, token)?;
+        let (key, standing) = match self.reported(id, token) {
+            Err(_) if self.crons.has_discarded(id, token) => return Ok(Report::AlreadyFinalized),
+            met => met?,
+        };
         match standing {
             Standing::Finalized | Standing::Late => return Ok(Report::AlreadyFinalized),
             Standing::Current => {}
@@ -202,6 +208,7 @@ impl Engine {
     ) {
         let now = self.now;
         self.release_key(key);
+        let next_generation = self.next_generation(key);
         let done_seq = self.next_done();
         let job = self.store.job_mut(key);
         job.state = State::Completed;
@@ -229,6 +236,10 @@ impl Engine {
         };
         self.end_job_waits(turn, key, &how);
         self.forget_child_failures(key, true);
+        if let Some(next) = next_generation {
+            let successor = self.add_generation(turn, queue, next).map(Box::new);
+            self.store.job_mut(key).life().successor = successor;
+        }
         if removed {
             self.delete(turn, key);
         } else {

@@ -61,6 +61,8 @@ pub(super) struct Job {
     pub(super) remove_on_complete: bool,
     pub(super) remove_on_fail: bool,
     pub(super) durable: bool,
+    /// Its cron adds another one anyway, so a lost worker takes it along.
+    pub(super) gone_if_lost: bool,
     pub(super) options: Option<Arc<JobOptions>>,
     pub(super) links: Option<Box<Links>>,
     pub(super) life: Option<Box<Life>>,
@@ -96,6 +98,8 @@ pub(super) struct Life {
     /// Order of completion or failure.
     pub(super) done_seq: u64,
     pub(super) result: Option<Payload>,
+    /// The generation that follows this one, when it repeats.
+    pub(super) successor: Option<Box<JobId>>,
 }
 
 /// A delivery in progress.

@@ -39,6 +39,12 @@ impl Workers {
         self.list.get_mut(place)
     }
 
+    /// Whether a worker that was seen after `since` serves the queue.
+    pub(super) fn any_serves(&self, queue: &Arc<str>, since: Millis) -> bool {
+        let mut live = self.list.values().map(|worker| &worker.view);
+        live.any(|view| view.last_seen > since && view.queues.contains(queue))
+    }
+
     fn remove(&mut self, id: &str) -> bool {
         let Some(worker) = self
             .by_id

@@ -252,6 +252,7 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }
+        | ArgumentError::NotTimestamp(field)
         | ArgumentError::Unsupported(field) => field,
         ArgumentError::CustomIdUnicode => "jobId",
         ArgumentError::EventTypes => "eventTypes",
@@ -262,6 +263,13 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::WebhookHost(_)
         | ArgumentError::WebhookCredentials => "url",
         ArgumentError::WebhookEvents(_) => "events",
+        ArgumentError::CronTiming | ArgumentError::CronExpression(_) => "schedule",
+        ArgumentError::CronInterval => "repeatEvery",
+        ArgumentError::RepeatTiming
+        | ArgumentError::RepeatInterval
+        | ArgumentError::RepeatPattern(_)
+        | ArgumentError::RepeatCustomId
+        | ArgumentError::RepeatRelations => "repeat",
     }
 }
 

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::draft::Text;
+use bunqueue_mcp::command::schedule::CronDraft;
 use bunqueue_mcp::command::{
     Ack, Add, AddMany, Cancel, Command, CommandError, Executed, ExtendLock, Fail, GetCounts,
-    GetJob, GetLogs, GetQueueDetail, GetResult, GetState, GetStats, GroupId, Heartbeat, MoveToWait,
-    Operation, Pull, QueueName, Renew, execute,
+    GetCron, GetJob, GetLogs, GetQueueDetail, GetResult, GetState, GetStats, GroupId, Heartbeat,
+    MoveToWait, Operation, Pull, QueueName, Renew, UpsertCron, execute,
 };
 use bunqueue_mcp::engine::{
-    Added, Caller, Change, Config, ConnectionId, Counts, Delivery, Effects, Engine, Event,
+    Added, Caller, Change, Config, ConnectionId, Counts, Cron, Delivery, Effects, Engine, Event,
     EventKind, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis, NewJob,
     Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totals, Turn,
     WaiterId, WebhookCall,
@@ -266,6 +267,20 @@ impl World {
         .into_iter()
         .map(|added| added.id)
         .collect()
+    }
+
+    /// Adds or replaces a cron of queue `q`.
+    pub fn upsert(&mut self, draft: &CronDraft<'_>) -> Cron {
+        let cron = draft.check(&queue("q")).expect("the cron is acceptable");
+        *self.ask(UpsertCron { cron })
+    }
+
+    pub fn try_cron(&mut self, name: &str) -> Option<Cron> {
+        self.ask(GetCron { name: name.into() }).map(|cron| *cron)
+    }
+
+    pub fn cron(&mut self, name: &str) -> Cron {
+        self.try_cron(name).expect("the cron exists")
     }
 
     /// A pull without owner, hence without lock.

@@ -6,6 +6,7 @@
 
 mod add;
 mod change;
+mod cron;
 mod dedup;
 mod dlq;
 mod flow;
@@ -27,6 +28,7 @@ pub use change::{
     Cancel, ChangeDelay, ChangePriority, Discard, MoveToWait, MoveToWaitingChildren, Promote,
     PromoteMany, UpdateData,
 };
+pub use cron::{DeleteCron, GetCron, ListCrons, UpsertCron};
 pub use dedup::{GetDedupOwner, RemoveDedupKey, RemoveJobDedupKey};
 pub use dlq::{GetDlq, GetDlqStats, PurgeDlq, RemoveDlqJob, RetryCompleted, RetryDlq};
 pub use flow::{
@@ -63,8 +65,8 @@ pub use worker::{
 use super::CommandError;
 use super::flow::AddFlow;
 use crate::engine::{
-    Added, Change, ChildFailure, Counts, Delivery, DlqConfig, DlqEntry, DlqStats, Engine, FlowNode,
-    JobDetail, JobId, JobView, Latency, LogLine, MemoryStats, Millis, Overview, Payload,
+    Added, Change, ChildFailure, Counts, Cron, Delivery, DlqConfig, DlqEntry, DlqStats, Engine,
+    FlowNode, JobDetail, JobId, JobView, Latency, LogLine, MemoryStats, Millis, Overview, Payload,
     Progressing, QueueDetail, QueueHealth, QueueLimits, QueueMetrics, QueueSummary, RateLimit,
     Renewal, Report, StallConfig, State, Stats, StorageStatus, Turn, Waited, WaiterId, WebhookView,
     WorkerView,
@@ -240,6 +242,10 @@ operations! {
     IsWebhookEnabled => Flag(bool),
     ReportWebhook => Flag(bool),
     ListWebhooks => Webhooks(Webhooks),
+    UpsertCron => Cron(Box<Cron>),
+    GetCron => CronFound(Option<Box<Cron>>),
+    ListCrons => Crons(Vec<Cron>),
+    DeleteCron => Flag(bool),
 }
 
 /// What a broker answers.
@@ -337,4 +343,10 @@ pub enum Reply {
     Webhook(Box<WebhookView>),
     /// All webhooks.
     Webhooks(Webhooks),
+    /// A cron.
+    Cron(Box<Cron>),
+    /// A cron, if there is one.
+    CronFound(Option<Box<Cron>>),
+    /// Crons.
+    Crons(Vec<Cron>),
 }

@@ -281,6 +281,7 @@ impl Engine {
         let now = self.now;
         let queues = self.queues.iter().map(|(_, queue)| unadjusted(queue));
         let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
+        let (cron_jobs, cron_pending) = self.cron_counts();
         let figures = &mut self.figures;
         let totals = figures.totals.show();
         let (successes, ms) = figures.worked;
@@ -295,8 +296,8 @@ impl Engine {
             } else {
                 ms as f64 / successes as f64
             },
-            cron_jobs: 0,
-            cron_pending: 0,
+            cron_jobs,
+            cron_pending,
             oldest_waiting_children: self.oldest_blocked().map(|at| self.now.saturating_sub(at)),
         }
     }

@@ -1,10 +1,11 @@
 //! `PUSH` and `PUSHB` (tcp protocol sections 6.2 and 8).
 //!
 //! The values of options are checked by [`JobDraft::check`]; here they are only collected, and what
-//! belongs to jobs that depend on others, repeat, or form groups is refused.
+//! belongs to jobs that depend on others or form groups is refused.
 
 use crate::command::draft::{BackoffDraft, JobDraft, Number};
 use crate::command::payload::{self, Value};
+use crate::command::schedule::RepeatDraft;
 use crate::command::{Add, AddMany, ArgumentError, CommandError, bounds};
 use crate::engine::NewJob;
 
@@ -35,14 +36,20 @@ pub(super) fn push_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     let queue = decoder.queue(fields)?;
     let entries = fields.batch("jobs")?;
     let mut jobs = Vec::with_capacity(entries.len());
+    let mut unrepeatable = None;
     for (index, entry) in entries.enumerate() {
         let checked = Fields::of(entry)
             .ok_or(ArgumentError::NotObject("job"))
             .and_then(|fields| job(&fields, Form::Entry));
         match checked {
             Ok(job) => jobs.push(job),
+            // Found only once all entries have passed, and told without the place.
+            Err(error) if error.is_of_repetition() => unrepeatable = unrepeatable.or(Some(error)),
             Err(error) => return Err(CommandError::BatchEntry { index, error }),
         }
+    }
+    if let Some(error) = unrepeatable {
+        return Err(error.into());
     }
     let outcome = fields.is_true("outcome");
     ask(AddMany { queue, jobs }, Shape::PushMany { outcome })
@@ -151,6 +158,7 @@ fn options<'a>(
     draft.debounce_ttl = fields.number_or_text("debounceTtl");
     draft.debounce_id = fields.text("debounceId")?;
     draft.unique_key = fields.text("uniqueKey")?;
+    draft.repeat = repeat(fields)?;
     draft.parent_id = fields.text("parentId")?;
     draft.depends_on = fields.texts("dependsOn")?;
     draft.children = fields.texts("childrenIds")?;
@@ -187,6 +195,28 @@ fn custom_id<'a>(fields: &Fields<'a>, form: Form) -> Result<Option<&'a str>, Arg
     }
 }
 
+fn repeat<'a>(fields: &Fields<'a>) -> Result<Option<RepeatDraft<'a>>, ArgumentError> {
+    let Some(raw) = fields.raw("repeat").filter(|raw| set_value(raw).is_some()) else {
+        return Ok(None);
+    };
+    let repeat = Fields::of(raw).ok_or(ArgumentError::NotObject("repeat"))?;
+    Ok(Some(RepeatDraft {
+        every: repeat.number_or_text("every"),
+        pattern: repeat.text("pattern")?,
+        limit: repeat.number_or_text("limit"),
+        count: repeat.number_or_text("count"),
+        start_date: repeat.number_or_text("startDate"),
+        end_date: repeat.number_or_text("endDate"),
+        tz: repeat.text("tz")?,
+        immediately: repeat
+            .value("immediately")
+            .map(|_| repeat.truthy("immediately")),
+        prev_millis: repeat.number_or_text("prevMillis"),
+        offset: repeat.number_or_text("offset"),
+        job_id: repeat.text("jobId")?,
+    }))
+}
+
 fn backoff(fields: &Fields<'_>) -> BackoffDraft {
     match fields
         .raw("backoff")
@@ -211,9 +241,6 @@ fn check_unsupported(fields: &Fields<'_>) -> Result<(), ArgumentError> {
         Number::Absent => {}
         Number::Value(size) if is_positive_safe_integer(size) => {}
         _ => return Err(ArgumentError::NotPositiveInteger("group.maxSize")),
-    }
-    if fields.value("repeat").is_some() {
-        return Err(ArgumentError::Unsupported("repeat"));
     }
     Ok(())
 }

@@ -6,14 +6,17 @@
 use std::sync::LazyLock;
 
 use crate::command::payload::Writer;
-use crate::engine::{BackoffKind, JobDetail, JobId, JobLinks, JobOptions, JobView, TimelineEntry};
+use crate::engine::{
+    BackoffKind, JobDetail, JobId, JobLinks, JobOptions, JobView, Repeat, RepeatTiming,
+    TimelineEntry,
+};
 
 use super::Entries;
 
 /// Keys that every job has, those of its options included; `data` comes on top when there is any.
 const KEYS: usize = 21 + OPTION_KEYS;
-/// Keys that come from the options, and those whose value is fixed until dependencies, groups and
-/// repetition exist.
+/// Keys that come from the options, and those whose value is fixed until dependencies and
+/// groups exist.
 const OPTION_KEYS: usize = 25;
 
 /// Appends a job as deliveries show it.
@@ -141,7 +144,10 @@ fn options(map: &mut Entries<'_>, options: &JobOptions, links: &JobLinks) {
     map.texts("childrenIds", &texts(&links.children));
     map.time("childrenCompleted", 0);
     map.texts("tags", &options.tags);
-    map.nil("repeat");
+    match &options.repeat {
+        Some(repeat) => write_repeat(map, repeat),
+        None => map.nil("repeat"),
+    }
     map.number("stackTraceLimit", options.stack_trace_limit);
     map.number_or_nil("keepLogs", options.keep_logs);
     map.number_or_nil("sizeLimit", options.size_limit);
@@ -163,6 +169,52 @@ fn options(map: &mut Entries<'_>, options: &JobOptions, links: &JobLinks) {
     map.bool("deduplicationReplace", options.dedup.replace);
     map.text_or_nil("debounceId", options.debounce_id.as_deref());
     map.number_or_nil("debounceTtl", options.debounce_ttl);
+}
+
+/// What is not set is left out.
+fn write_repeat(map: &mut Entries<'_>, repeat: &Repeat) {
+    let (every, pattern) = match &repeat.timing {
+        RepeatTiming::Every(every) => (Some(*every), None),
+        RepeatTiming::Pattern(schedule) => (None, Some(schedule.text())),
+    };
+    let numbers = [
+        ("every", every),
+        ("limit", repeat.limit),
+        ("count", Some(repeat.count)),
+        ("startDate", repeat.start_date),
+        ("endDate", repeat.end_date),
+        ("prevMillis", repeat.prev_millis),
+        ("offset", repeat.offset),
+    ];
+    let texts = [
+        ("pattern", pattern),
+        ("tz", repeat.tz.as_ref()),
+        ("jobId", repeat.job_id.as_ref()),
+    ];
+    let numbers = || {
+        numbers
+            .iter()
+            .filter_map(|(key, value)| Some((*key, (*value)?)))
+    };
+    let texts = || {
+        texts
+            .iter()
+            .filter_map(|(key, value)| Some((*key, (*value)?)))
+    };
+    let flag = repeat.immediately;
+    map.nested(
+        "repeat",
+        numbers().count() + texts().count() + usize::from(flag.is_some()),
+    );
+    for (key, value) in numbers() {
+        map.number(key, value);
+    }
+    for (key, value) in texts() {
+        map.text(key, value);
+    }
+    if let Some(flag) = flag {
+        map.bool("immediately", flag);
+    }
 }
 
 fn backoff(map: &mut Entries<'_>, options: &JobOptions) {

@@ -1,6 +1,7 @@
 //! The labelled checks of the engine contract, one file per section, each test named by its label. Simulated time.
 
 mod ack;
+pub mod cron;
 mod dlq;
 mod event;
 mod fail;
@@ -18,7 +19,9 @@ mod policy;
 mod pull;
 mod push;
 mod query;
+mod repeat;
 mod rerun;
+pub mod schedule;
 mod transition;
 mod webhook;
 mod worker;

@@ -1,7 +1,7 @@
 //! Pushes: options, names, faults and their order.
 
 use super::*;
-use crate::engine::{Backoff, BackoffKind, Dedup, JobOptions};
+use crate::engine::{Backoff, BackoffKind, Dedup, JobOptions, Repeat, RepeatTiming};
 
 #[test]
 fn a_minimal_push_has_the_defaults() {
@@ -64,6 +64,7 @@ fn every_option_of_a_push_arrives() {
         keep_logs: Some(5.0),
         size_limit: Some(1_000.0),
         group_id: None,
+        repeat: None,
         parent_id: Some("p".into()),
         blank_custom_id: false,
         fail_parent_on_failure: true,
@@ -130,6 +131,38 @@ fn undefined_and_nil_mean_not_set() {
     ));
     let null_group = json!({"cmd": "PUSH", "queue": "q", "groupId": null});
     assert_eq!(refused(&null_group), "groupId must be a string");
+}
+
+#[test]
+fn a_repetition_is_read_with_all_its_parts() {
+    let repeat = |repeat: Json| {
+        let add = add(&json!({"cmd": "PUSH", "queue": "q", "repeat": repeat}));
+        let options = add.job.options.expect("options");
+        *options.repeat.clone().expect("it repeats")
+    };
+    let full = repeat(json!({
+        "every": 60_000, "limit": 5, "count": 2, "startDate": 1, "endDate": "9e12", "tz": "Europe/Rome",
+        "immediately": true, "prevMillis": 7, "offset": -3, "jobId": "r", "unknown": 1, "pattern": null,
+    }));
+    let expected = Repeat {
+        timing: RepeatTiming::Every(60_000.0),
+        limit: Some(5.0),
+        count: 2.0,
+        start_date: Some(1.0),
+        end_date: Some(9e12),
+        immediately: Some(true),
+        prev_millis: Some(7.0),
+        offset: Some(-3.0),
+        job_id: Some("r".into()),
+        tz: Some("Europe/Rome".into()),
+    };
+    assert_eq!(full, expected);
+    let daily = repeat(json!({"pattern": "@daily", "tz": "Europe/Rome"}));
+    let RepeatTiming::Pattern(schedule) = daily.timing else {
+        panic!("{daily:?}");
+    };
+    assert_eq!((&**schedule.text(), daily.immediately), ("@daily", None));
+    assert_eq!(schedule.zone().map(|zone| &**zone), Some("Europe/Rome"));
 }
 
 #[test]
@@ -273,8 +306,8 @@ fn faults_of_a_push_have_their_exact_texts() {
         (json!({"dependsOn": "x"}), "dependsOn must be an array"),
         (json!({"childrenIds": 5}), "childrenIds must be an array"),
         (
-            json!({"repeat": {"every": 5}}),
-            "repeat is not supported by this version",
+            json!({"repeat": {"every": 0}, "name": ""}),
+            "repeat.every must be a positive finite number",
         ),
         (json!({"uniqueKey": 5}), "uniqueKey must be a string"),
         (json!({"jobId": 5}), "jobId must be a string"),
@@ -342,6 +375,19 @@ fn jm_12_a_batch_names_the_entry_at_fault() {
         (
             json!([{"dependsOn": "x"}]),
             "jobs[0]: dependsOn must be an array",
+        ),
+        (
+            json!([{"repeat": {"every": 0}}]),
+            "jobs[0]: repeat.every must be a positive finite number",
+        ),
+        // What a repetition means is found later than any other fault, and told without the place.
+        (
+            json!([{}, {"repeat": {}}, {"repeat": {"every": 1}, "customId": "c"}]),
+            "repeat requires exactly one of every or pattern",
+        ),
+        (
+            json!([{"repeat": {}}, {"timeout": -1}]),
+            "jobs[1]: timeout must be at least 0",
         ),
         (json!([{}, {}, 5]), "jobs[2]: job must be an object"),
         (json!("nope"), "jobs must be an array"),

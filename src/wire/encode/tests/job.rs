@@ -1,7 +1,7 @@
 //! Jobs in deliveries, listings and answers.
 
 use super::*;
-use crate::engine::{Backoff, BackoffKind, Bucket, Dedup};
+use crate::engine::{Backoff, BackoffKind, Bucket, Dedup, Repeat, RepeatTiming, Schedule};
 
 #[test]
 fn pulls_show_the_job_and_the_token_of_an_owner() {
@@ -76,6 +76,7 @@ fn a_job_with_every_option_shows_them() {
         keep_logs: Some(5.0),
         size_limit: Some(1_000.0),
         group_id: None,
+        repeat: None,
         parent_id: Some("p".into()),
         blank_custom_id: false,
         fail_parent_on_failure: true,
@@ -153,6 +154,60 @@ fn options_that_are_not_default_show_fully() {
                 Ok(Reply::Pulled(vec![delivery]))
             ),
             json!({"ok": true, "job": with(job_json(), more)})
+        );
+    }
+}
+
+#[test]
+fn a_repetition_shows_what_is_set() {
+    let schedule = Schedule::read("@daily", Some("Europe/Rome")).expect("a schedule");
+    let interval = Repeat {
+        timing: RepeatTiming::Every(60_000.0),
+        limit: None,
+        count: 0.0,
+        start_date: None,
+        end_date: None,
+        immediately: None,
+        prev_millis: None,
+        offset: None,
+        job_id: None,
+        tz: None,
+    };
+    let pattern = Repeat {
+        timing: RepeatTiming::Pattern(schedule.into()),
+        limit: Some(5.0),
+        count: 2.0,
+        start_date: Some(1.0),
+        end_date: Some(2.0),
+        immediately: Some(false),
+        prev_millis: Some(7.0),
+        offset: Some(-3.0),
+        job_id: Some("r".into()),
+        tz: Some("Europe/Rome".into()),
+    };
+    let cases = [
+        (interval, json!({"every": 60_000, "count": 0})),
+        (
+            pattern,
+            json!({
+                "pattern": "@daily", "limit": 5, "count": 2, "startDate": 1, "endDate": 2, "immediately": false,
+                "prevMillis": 7, "offset": -3, "jobId": "r", "tz": "Europe/Rome",
+            }),
+        ),
+    ];
+    for (repeat, shape) in cases {
+        let mut delivery = delivery(false);
+        delivery.job.options = JobOptions {
+            repeat: Some(Box::new(repeat)),
+            ..JobOptions::default()
+        }
+        .into();
+        assert_eq!(
+            shown(
+                &Shape::Pull { owned: false },
+                Ok(Reply::Pulled(vec![delivery]))
+            ),
+            json!({"ok": true, "job": with(job_json(), json!({"repeat": shape}))})
         );
     }
 }
