@@ -10,8 +10,9 @@ use bunqueue_mcp::command::{
     RegisterWorker, RemoveDedupKey,
 };
 use bunqueue_mcp::engine::{
-    Config, Counts, Durability, JobId, MemoryStats, MetricKind, Millis, NewJob, QueueHealth,
-    QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven, Totals, WorkerRegistration,
+    Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind, Millis, NewJob,
+    QueueHealth, QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven, Totals,
+    WorkerRegistration,
 };
 
 use crate::world::{World, awaiting, id, job, keyed, named, payload, queue};
@@ -734,4 +735,25 @@ fn compaction_changes_nothing_that_can_be_read() {
         queue: queue("q"),
         key: "k".into(),
     });
+}
+
+#[test]
+fn b_2_age_of_the_oldest_blocked_job_is_shown() {
+    let mut world = World::new();
+    let after = |text: &str, other: &str| NewJob {
+        links: Some(Box::new(JobLinks {
+            depends_on: vec![id(other)],
+            ..JobLinks::default()
+        })),
+        ..named(text)
+    };
+    world.push("q", named("first"));
+    assert_eq!(world.ask(GetStats).oldest_waiting_children, None);
+    world.push("r", after("second", "first"));
+    world.sleep(100);
+    world.push("q", after("third", "first"));
+    world.sleep(50);
+    assert_eq!(world.ask(GetStats).oldest_waiting_children, Some(150));
+    world.cancel(&id("second"));
+    assert_eq!(world.ask(GetStats).oldest_waiting_children, Some(50));
 }

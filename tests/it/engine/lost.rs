@@ -398,7 +398,7 @@ fn sl_12_obliterated_job_cannot_be_reported_on() {
 }
 
 #[test]
-fn sl_13_long_delivery_with_heartbeats_stays() {
+fn sl_13_and_b_3_long_delivery_with_heartbeats_stays() {
     let mut world = World::new();
     let id = world.push("q", job());
     let delivery = world.pull("q").expect("ready");

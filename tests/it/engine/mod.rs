@@ -11,6 +11,7 @@ mod group;
 mod id;
 mod job;
 mod kept;
+mod labels;
 mod limit;
 mod lost;
 mod manage;
