@@ -5,10 +5,18 @@
 //! I/O and no randomness but the seeded [`IdSource`]; the same inputs give the same outputs. Whatever is timed is
 //! an entry in one deadline order ([`deadline`]); each operation first lets everything happen that is due.
 //!
-//! Rules, one file per family: `admission` (adding, ids, deduplication), `delivery` (pulls, waits, hand-off),
-//! `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun` (retries of
-//! finished jobs), `policy` (settings of a queue), `manage` (changes to one job), `ties` (what other jobs say about an add), `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links), `control` (changes to a queue), `limit` and `group` (who has to wait although jobs are ready), `cron` (named schedules), `repeat` (jobs that
-//! repeat), `schedule` (patterns and time zones), `query`, `retention`, `worker`, `webhook`, `figures` (what is counted and measured). Behaviour: the engine contract.
+//! Rules, one file per family:
+//! - jobs come in: `admission` (ids, deduplication), `capacity` (room in a group), `ties` (what other jobs say about it);
+//! - they are handed out: `delivery` (pulls, waits, hand-off), `ready` and `backlog` (who is next), `limit` and `group` (who
+//!   has to wait although jobs are ready);
+//! - they end: `report` (ack, fail, backoff), `lease` (locks, stalls, timeouts, disconnects), `dead_letter`, `rerun`
+//!   (retries of finished jobs), `retention`;
+//! - they belong together: `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links);
+//! - they come by themselves: `cron` (named schedules), `repeat` (jobs that repeat), `schedule` (patterns, time zones);
+//! - they are changed: `manage` (one job), `control` (a queue), `policy` (the settings of a queue);
+//! - they are watched: `query`, `event`, `figures` (what is counted and measured), `webhook`, `worker`.
+//!
+//! Behaviour: the engine contract.
 
 mod admission;
 mod backlog;
