@@ -7,12 +7,13 @@ use bunqueue_mcp::command::{
     Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetDlq,
     GetDlqConfig, GetDlqStats, GetJob, GetJobByCustomId, GetJobs, GetLogs, GetOverview,
     GetQueueDetail, GetQueueHealth, GetQueueMetrics, GetResult, GetStallConfig, GetState, IsPaused,
-    ListQueueWorkers, ListQueues, ListWebhooks, ListWorkers, Pull, QueueName, Reply, execute,
+    ListCrons, ListQueueWorkers, ListQueues, ListWebhooks, ListWorkers, Pull, QueueName, Reply,
+    execute,
 };
 use bunqueue_mcp::engine::{
-    Caller, Change, Config, ConnectionId, Delivery, DlqFilter, Effects, Engine, Event, EventKind,
-    JobId, Listing, LockToken, MetricKind, Millis, QueueSummary, Served, Turn, WaiterId,
-    WebhookCall,
+    AddOutcome, Caller, Change, Config, ConnectionId, CronPage, Delivery, DlqFilter, Effects,
+    Engine, Event, EventKind, JobId, Listing, LockToken, MetricKind, Millis, QueueSummary, Served,
+    Turn, WaiterId, WebhookCall,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -345,8 +346,32 @@ impl Pair {
         self.tokens.drain(..surplus);
         let learned = &mut self.model.learned;
         learned.deliveries.extend(deliveries);
-        let order = effects.events.iter().filter_map(|event| event.job.clone());
+        // A slot that a job has absorbed says nothing about when its delivery ends.
+        let order = effects
+            .events
+            .iter()
+            .filter(|event| event.kind != EventKind::Duplicated)
+            .filter_map(|event| event.job.clone());
         learned.order.extend(order);
+        // Jobs that the reply does not tell of have come by themselves.
+        let added = match reply {
+            Some(Reply::Added(added)) => std::slice::from_ref(added),
+            Some(Reply::AddedMany(many)) => many.as_slice(),
+            _ => &[],
+        };
+        let asked: Vec<&JobId> = added
+            .iter()
+            .filter(|added| added.outcome != AddOutcome::Existing)
+            .map(|added| &added.id)
+            .collect();
+        let pushed = effects
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Pushed)
+            .filter_map(|event| event.job.clone());
+        learned
+            .born
+            .extend(pushed.filter(|id| !asked.contains(&id)));
     }
 
     /// Takes over jitter, lets happen what the step has made due at once, compares effects, returns what nobody reads, and
@@ -511,6 +536,16 @@ impl Pair {
                 ascending: true,
             };
             commands.push(GetJobs { listing }.into());
+        }
+        commands.push(ListCrons { page: None }.into());
+        for ascending in [true, false] {
+            let (start, end) = (usize::from(ascending), Some(1));
+            let page = CronPage {
+                start,
+                end,
+                ascending,
+            };
+            commands.push(ListCrons { page: Some(page) }.into());
         }
         for (queue, key) in self.model.key_names() {
             commands.push(

@@ -32,6 +32,16 @@ impl Reference {
             .ids
             .pop_front()
             .expect("the reply of an add names one id for each job");
+        self.add_as(queue, new, Some(told))
+    }
+
+    /// Adds a job under the id that the reply has told, or for one that nobody asked for under the next one known.
+    pub(super) fn add_as(
+        &mut self,
+        queue: &Arc<str>,
+        new: &NewJob,
+        told: Option<JobId>,
+    ) -> Result<Added, Refusal> {
         self.touch_queue(queue);
         let mut retired = None;
         if let Some(at) = new.custom_id.as_ref().and_then(|id| self.find(id)) {
@@ -60,7 +70,12 @@ impl Reference {
                     .find(&owner)
                     .expect("a key belongs to an unfinished job");
                 if matches!(self.jobs[job].place, Place::Queued) {
-                    let prev = self.state_at(job);
+                    // A schedule that is late comes before a delay that ends later, though both are over by now.
+                    let prev = if self.jobs[job].ripe {
+                        self.state_at(job)
+                    } else {
+                        State::Delayed
+                    };
                     self.emit_for(job, EventKind::Removed { prev });
                     self.remove(job, &Waited::Removed);
                     outcome = AddOutcome::Replaced(owner);
@@ -88,10 +103,10 @@ impl Reference {
             // The old generation makes room; nobody is told.
             self.remove(at, &Waited::Removed);
         }
-        let id = new
-            .custom_id
-            .clone()
-            .unwrap_or_else(|| self.accept_generated(&told));
+        let id = new.custom_id.clone().unwrap_or_else(|| {
+            let told = told.or_else(|| self.learned.born.pop_front());
+            self.accept_generated(&told.expect("the engine has told of every new job"))
+        });
         self.admit(queue, new, id.clone());
         Ok(Added { id, outcome })
     }
@@ -170,6 +185,8 @@ impl Reference {
             spent: Vec::new(),
             finalized_unlocked: false,
             lost: 0,
+            from_cron: false,
+            successor: None,
             jitter: None,
         });
         let at = self.jobs.len() - 1;

@@ -18,6 +18,10 @@ impl Reference {
             Command::Discard(discard) => {
                 return Some(self.discard(&discard.id, discard.token).map(Reply::Changed));
             }
+            Command::UpdateData(update) if self.is_completed(&update.id) => {
+                let at = self.find(&update.id).expect("it is completed");
+                Reply::Changed(self.update_successor(at, &update.data))
+            }
             Command::UpdateData(update) => Reply::Changed(
                 self.alter(&update.id, true, |job| job.data.clone_from(&update.data)),
             ),
@@ -150,6 +154,10 @@ impl Reference {
             .collect();
         found.sort();
         found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn is_completed(&self, id: &JobId) -> bool {
+        self.state(id) == Some(State::Completed)
     }
 
     fn remove_all(&mut self, ids: &[JobId]) {

@@ -93,8 +93,8 @@ impl Figures {
     }
 
     fn throughput(&mut self, now: Millis) -> Throughput {
-        let elapsed = (now - self.read_at) as f64 / 1_000.0;
-        if elapsed >= 0.1 {
+        let elapsed = (now - self.read_at) as f64;
+        if elapsed >= 100.0 {
             let list = |totals: Totals| {
                 [
                     totals.pushed,
@@ -106,7 +106,8 @@ impl Figures {
             let (new, old) = (list(self.totals), list(self.read));
             let mut rates = [0.0; 4];
             for place in 0..4 {
-                let rate = (new[place] - old[place]) as f64 / elapsed;
+                // Multiplied first, which is exact: a rate that lies between two hundredths has one side only.
+                let rate = (new[place] - old[place]) as f64 * 1_000.0 / elapsed;
                 rates[place] = match self.rates {
                     Some(before) => 0.3 * rate + 0.7 * before[place],
                     None => rate,
@@ -273,8 +274,8 @@ impl Reference {
             throughput: self.figures.throughput(self.now),
             average_latency: 0.0,
             average_work,
-            cron_jobs: 0,
-            cron_pending: 0,
+            cron_jobs: self.crons.len(),
+            cron_pending: self.pending_crons(),
             oldest_waiting_children: None,
         }
     }

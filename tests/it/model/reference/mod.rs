@@ -12,19 +12,22 @@ mod group;
 mod limit;
 mod query;
 mod recovery;
+mod schedule;
 mod timer;
 mod webhook;
 mod work;
 mod worker;
+
+pub use schedule::PATTERNS;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::{Command, CommandError, Reply};
 use bunqueue_mcp::engine::{
-    AttemptRecord, Caller, Config, DlqConfig, Event, EventKind, Failure, JobId, JobView, LockToken,
-    LogLine, Millis, Payload, PullGroup, Refusal, Served, StallConfig, State, TimelineEntry,
-    WaitFor, Waited, WaiterId, WebhookCall,
+    AttemptRecord, Caller, Config, Cron, DlqConfig, Event, EventKind, Failure, JobId, JobView,
+    LockToken, LogLine, Millis, Payload, PullGroup, Refusal, Served, StallConfig, State,
+    TimelineEntry, WaitFor, Waited, WaiterId, WebhookCall,
 };
 
 /// What the engine chose by itself in the step that the model is about to repeat.
@@ -32,6 +35,8 @@ use bunqueue_mcp::engine::{
 pub struct Learned {
     /// Ids that the reply of an add names, one for each job of the request.
     pub ids: VecDeque<JobId>,
+    /// Ids of jobs that nobody asked for in this step: those of schedules, in order.
+    pub born: VecDeque<JobId>,
     /// Deliveries of the step with their numbers and tokens, in order.
     pub deliveries: Vec<(JobId, u64, Option<LockToken>)>,
     /// The id of the worker or webhook that the reply is about.
@@ -94,6 +99,10 @@ pub struct Job {
     finalized_unlocked: bool,
     /// Deliveries lost in a row without a sign of life.
     lost: u32,
+    /// A schedule has brought it, under the key that is made from the schedule's name.
+    from_cron: bool,
+    /// The generation that follows it.
+    successor: Option<JobId>,
     /// Bounds of the retry time that the engine has drawn and the model does not know yet.
     pub jitter: Option<(Millis, Millis)>,
 }
@@ -190,6 +199,10 @@ pub struct Reference {
     rehearsing: bool,
     /// Completed jobs, first completed first.
     completed: Vec<JobId>,
+    /// In order of creation.
+    crons: Vec<Cron>,
+    /// Tokens of deliveries that were deleted with their job.
+    discarded: Vec<(LockToken, JobId)>,
     next_seq: u64,
     /// Jobs that ended so far.
     next_done: u64,
@@ -221,6 +234,8 @@ impl Reference {
             touched: Vec::new(),
             rehearsing: false,
             completed: Vec::new(),
+            crons: Vec::new(),
+            discarded: Vec::new(),
             next_seq: 0,
             next_done: 0,
             next_line: 0,
@@ -280,6 +295,7 @@ impl Reference {
             command => {
                 let of_limits = self
                     .recover(command)
+                    .or_else(|| self.schedule(command))
                     .or_else(|| self.change_limits(command))
                     .or_else(|| self.change_group(command));
                 if let Some(reply) = of_limits {

@@ -21,6 +21,7 @@ pub enum Kind {
     WindowEnd,
     Letter,
     TooOld,
+    Cron,
     QueueIdle,
     WorkerEnd,
     Wait,
@@ -38,8 +39,9 @@ impl Kind {
             Self::Letter => (3, 0),
             Self::TooOld => (4, 0),
             Self::RateEnd | Self::Token | Self::ThrottleEnd | Self::WindowEnd => (4, 1),
-            Self::QueueIdle | Self::WorkerEnd => (5, 0),
-            Self::Wait => (6, 0),
+            Self::Cron => (5, 0),
+            Self::QueueIdle | Self::WorkerEnd => (6, 0),
+            Self::Wait => (7, 0),
         }
     }
 }
@@ -78,7 +80,8 @@ impl Reference {
         due.min_by_key(|due| {
             let (rank, within) = due.kind.rank();
             let told = match due.kind {
-                Kind::QueueIdle
+                Kind::Cron
+                | Kind::QueueIdle
                 | Kind::WorkerEnd
                 | Kind::Wait
                 | Kind::RateEnd
@@ -170,6 +173,11 @@ impl Reference {
                 }
             }
         }
+        for (place, cron) in self.crons.iter().enumerate() {
+            if let Some(at) = cron.figures.next_run {
+                put(at, Kind::Cron, place);
+            }
+        }
         for (place, waiter) in self.waiters.iter().enumerate() {
             put(waiter.deadline, Kind::Wait, place);
         }
@@ -210,6 +218,10 @@ impl Reference {
             | Kind::Letter => {
                 self.touched.push(Arc::clone(&self.jobs[at].view.queue));
             }
+            Kind::Cron => {
+                let queue = &self.crons[at].definition.queue;
+                self.touched.push(Arc::clone(queue));
+            }
             Kind::RateEnd | Kind::Token => self.touched.push(Arc::clone(&self.queues[at].name)),
             _ => {}
         }
@@ -239,6 +251,7 @@ impl Reference {
             Kind::Stall => self.stall(at),
             Kind::Letter => self.letter_acts(at, due.at),
             Kind::TooOld => self.remove(at, &Waited::Removed),
+            Kind::Cron => self.fire(at, due.at),
             Kind::QueueIdle => drop(self.queues.remove(at)),
             Kind::WorkerEnd => self.remove_worker(at),
             Kind::Wait => {
@@ -293,6 +306,9 @@ impl Reference {
 
     /// Section 9.2: back at once with the old run time, or the end.
     fn end_lock(&mut self, at: usize) {
+        if self.discard_lost(at) {
+            return;
+        }
         let (max, stall_count, spent) = self.charge(at);
         let renewals = match &self.jobs[at].place {
             Place::Active(active) => active.renewals,
@@ -329,6 +345,9 @@ impl Reference {
 
     /// Section 9.1: retried with backoff, or the end.
     fn stall(&mut self, at: usize) {
+        if self.discard_lost(at) {
+            return;
+        }
         let (max, stall_count, spent) = self.charge(at);
         let detail = Some(StallDetail {
             stall_count,

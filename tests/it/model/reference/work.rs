@@ -209,6 +209,11 @@ impl Reference {
 
     fn claim(&self, id: &JobId, token: TokenGiven) -> Result<Claim, Refusal> {
         let Some(at) = self.find(id) else {
+            let discarded =
+                |(other, gone): &(_, JobId)| token == TokenGiven::Token(*other) && gone == id;
+            if self.discarded.iter().any(discarded) {
+                return Ok(Claim::Finalized);
+            }
             return Err(Refusal::NotActive(id.clone()));
         };
         let job = &self.jobs[at];
@@ -302,6 +307,10 @@ impl Reference {
         let id = self.jobs[at].view.id.clone();
         self.release_key(&id);
         self.next_done += 1;
+        // It stands nowhere now, so that nobody finds it while its successor comes.
+        self.jobs[at].place = Place::Completed;
+        self.add_successor(at);
+        let at = self.find(&id).expect("it was just completed");
         if remove || self.jobs[at].view.remove_on_complete {
             self.remove(at, &Waited::Completed { result: None });
             return;
@@ -503,6 +512,9 @@ impl Reference {
             let at = self
                 .find(&id)
                 .expect("an active job is not deleted by the way");
+            if self.discard_lost(at) {
+                continue;
+            }
             self.jobs[at].lost += 1;
             if self.jobs[at].lost < 10 {
                 self.enqueue(at);

@@ -170,6 +170,14 @@ impl Reference {
         Workers { list, stats }
     }
 
+    /// Whether a worker that is not silent serves the queue.
+    pub(super) fn any_works_for(&self, queue: &Arc<str>) -> bool {
+        let mut workers = self.workers.list.iter();
+        workers.any(|Worker { view, .. }| {
+            self.now < view.last_seen + self.config.worker_timeout && view.queues.contains(queue)
+        })
+    }
+
     pub fn worker_ids(&self) -> Vec<Arc<str>> {
         let workers = self.workers.list.iter();
         workers.map(|worker| Arc::clone(&worker.view.id)).collect()

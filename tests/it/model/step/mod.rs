@@ -1,6 +1,7 @@
 //! Random steps. A step names jobs by what they are ("the third active one"), not by id, so that a list of steps keeps
 //! its sense when others are cut out of it; [`What::resolve`] turns it into a command when its turn comes.
 
+mod cron;
 mod figures;
 mod limit;
 mod pick;

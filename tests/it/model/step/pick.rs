@@ -9,6 +9,7 @@ use bunqueue_mcp::engine::{
 
 use super::super::reference::{Place, Reference};
 use super::Scene;
+use super::cron::{random_repeat, repeats};
 
 /// SplitMix64: enough randomness for choosing steps, and one number reproduces all of it.
 pub struct Dice(u64);
@@ -194,6 +195,7 @@ impl Draft {
                 group_id: dice.maybe(50, &super::GROUPS).map(Arc::from),
                 stack_trace_limit: dice.pick(&[10.0, 10.0, 2.0, 0.0]),
                 keep_logs: dice.maybe(20, &[-1.0, 0.0, 2.0, 1_000.0]),
+                repeat: dice.chance(25).then(|| Box::new(random_repeat(dice))),
                 ..JobOptions::default()
             })
         });
@@ -217,7 +219,8 @@ impl Draft {
         };
         let timestamp = dice.maybe(15, &[0, -1, -2_000, -40_000, 1, 300]);
         Self {
-            custom: dice.chance(30).then(|| dice.below(8)),
+            // A job that repeats has no id of its client's.
+            custom: (dice.chance(30) && !repeats(&job)).then(|| dice.below(8)),
             timestamp,
             job,
         }

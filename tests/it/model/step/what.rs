@@ -13,6 +13,7 @@ use bunqueue_mcp::engine::{
     Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, PullGroup, State, WaitFor,
 };
 
+use super::cron::CronStep;
 use super::figures::on_figures;
 use super::limit::{on_group, on_limits, wish};
 use super::recover::Recover;
@@ -68,6 +69,7 @@ pub enum What {
     Wait(Target, bool, Millis),
     Recover(u64, Recover),
     Registry(Errand),
+    Cron(CronStep),
 }
 
 const BUCKETS: [Bucket; 7] = [
@@ -90,8 +92,9 @@ impl What {
             return Self::Registry(Errand::random(dice));
         }
         let on = dice.below(3);
-        match dice.below(112) {
-            100.. => Self::Recover(on, Recover::random(dice)),
+        match dice.below(120) {
+            112.. => Self::Cron(CronStep::random(dice)),
+            100..112 => Self::Recover(on, Recover::random(dice)),
             0..19 => Self::Add(on, Box::new(Draft::random(dice))),
             19..22 => Self::AddMany(
                 on,
@@ -366,6 +369,7 @@ impl What {
             .into(),
             Self::Recover(on, recover) => recover.resolve(queue(*on), scene),
             Self::Registry(errand) => errand.resolve(scene),
+            Self::Cron(step) => step.resolve(scene),
             Self::Wait(target, completion, timeout) => WaitJob {
                 id: target.resolve(scene.model),
                 until: if *completion {
