@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -140,13 +141,27 @@ impl Shared {
             self.look_at_hub(&mut core);
         }
         let now = self.clock.now();
-        let result = act(&mut core, now);
+        let result = catch_unwind(AssertUnwindSafe(|| act(&mut core, now)));
+        if result.is_err() {
+            // Whoever called sees the panic; everybody else must not notice more of it than can be helped.
+            let Core {
+                engine, effects, ..
+            } = &mut *core;
+            let mut turn = Turn {
+                now,
+                caller: None,
+                effects,
+            };
+            let recovered = catch_unwind(AssertUnwindSafe(|| engine.recover(&mut turn)));
+            tracing::error!(recovered = recovered.is_ok(), "a fault of the engine");
+        }
         self.let_out(&mut core, now);
         // Compared and stored under the lock, so that no earlier deadline slips in between.
         if core.engine.next_deadline().unwrap_or(i64::MAX) < core.armed_for {
             self.wake_timer();
         }
-        result
+        drop(core);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Tells the engine of which queues somebody wants events. Read before the set, so that a change in between is seen
@@ -169,7 +184,11 @@ impl Shared {
             }
             // Giving back what a vanished waiter was handed can serve the next one, hence the loop.
             if core.effects.served.is_empty() {
-                return;
+                let done = core.effects.events.is_empty() && core.effects.calls.is_empty();
+                if done {
+                    return;
+                }
+                continue;
             }
             for (waiter, served) in std::mem::take(&mut core.effects.served) {
                 let unread = match core.waits.remove(&waiter) {

@@ -41,7 +41,8 @@ fn run(broker: &Weak<Shared>) {
 
 /// Lets happen what is due, and tells how long nothing else is; `None` when nothing will be.
 fn next_sleep(shared: &Shared) -> Option<Duration> {
-    let due_in = shared.until(shared.arm()?);
+    let due = shared.arm()?;
+    let due_in = shared.until(due);
     if !due_in.is_zero() {
         return Some(due_in.min(SLEEP_MAX));
     }
@@ -49,6 +50,10 @@ fn next_sleep(shared: &Shared) -> Option<Duration> {
     let ticked = catch_unwind(AssertUnwindSafe(|| shared.tick()));
     if ticked.is_err() {
         tracing::error!("what was due could not happen");
+        return Some(FAULT_PAUSE);
+    }
+    if shared.arm() == Some(due) {
+        tracing::error!("what is due does not happen");
         return Some(FAULT_PAUSE);
     }
     Some(Duration::ZERO)

@@ -78,17 +78,14 @@ impl Engine {
         new: NewJob,
         annotate: Annotate,
     ) -> Added {
-        let mut finished = None;
         if let Some(id) = new.custom_id.as_ref()
             && let Some(existing) = self.store.find(id)
+            && self.store.job(existing).state.is_live()
         {
-            if self.store.job(existing).state.is_live() {
-                return Added {
-                    id: id.clone(),
-                    outcome: AddOutcome::Existing,
-                };
-            }
-            finished = Some(existing);
+            return Added {
+                id: id.clone(),
+                outcome: AddOutcome::Existing,
+            };
         }
         let mut outcome = AddOutcome::New;
         if let Some(options) = new.options.as_ref()
@@ -105,8 +102,9 @@ impl Engine {
                 Duplicate::Replaced(id) => outcome = AddOutcome::Replaced(id),
             }
         }
-        // A finished generation makes room, silently, but only once it is sure that a new one comes.
-        if let Some(finished) = finished {
+        // A finished generation makes room, silently, but only once it is sure that a new one comes. Looked up now: what
+        // was deleted for the key may have taken it along.
+        if let Some(finished) = new.custom_id.as_ref().and_then(|id| self.store.find(id)) {
             self.erase(turn, finished);
         }
         let parent = new.links.as_ref().and_then(|links| links.parent.clone());

@@ -114,6 +114,7 @@ impl Engine {
     /// The owner of a key makes room, unless it is active and runs on.
     fn plan_removal<'a>(&'a self, plan: &mut Plan<'a>, owner: Owner<'a>) {
         let (id, group) = match owner {
+            Owner::New(job) if self.will_wait(job) => (job.custom_id.as_ref(), None),
             Owner::New(job) => {
                 let group = job.options.as_ref().and_then(|job| job.group_id.as_deref());
                 (job.custom_id.as_ref(), group)
@@ -123,7 +124,8 @@ impl Engine {
                 if job.state == State::Active {
                     return;
                 }
-                (Some(&job.id), job.group().map(|group| &**group))
+                let queued = job.group().filter(|_| job.state.is_queued());
+                (Some(&job.id), queued.map(|group| &**group))
             }
         };
         if let Some(id) = id {
@@ -150,17 +152,18 @@ impl Engine {
             };
             plan.keys.insert(unique_key, (Owner::New(new), expires_at));
         }
-        // One that waits for others is not queued.
-        let waits = new
-            .links
-            .as_ref()
-            .is_some_and(|links| links.depends_on.iter().any(|id| !self.is_met(id)));
         if lives
-            && !waits
+            && !self.will_wait(new)
             && let Some(group) = options.and_then(|options| options.group_id.as_deref())
         {
             *plan.gains.entry(group).or_default() += 1;
         }
+    }
+
+    /// Whether the job will wait for others, and so not be queued.
+    fn will_wait(&self, new: &NewJob) -> bool {
+        let links = new.links.as_ref();
+        links.is_some_and(|links| links.depends_on.iter().any(|id| !self.is_met(id)))
     }
 
     /// Whether the job will be too old when it comes in.

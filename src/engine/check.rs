@@ -188,6 +188,10 @@ impl Engine {
         for (key, queue) in self.queues.all() {
             let found = self.queues.find(&queue.name);
             same("the queue of a name", &Some(key), &found)?;
+            let in_use = !queue.waiters.is_empty() || queue.idle_check_at.is_some();
+            ensure(queue.forgotten.is_none() || !in_use, || {
+                format!("{} is forgotten and in use", queue.name)
+            })?;
             match queue.idle_check_at {
                 Some(at) => armed.needs(at, Timer::Queue(key)),
                 None => {

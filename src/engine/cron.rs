@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::deadline::Timer;
+use super::event::EventKind;
 use super::id::{JobId, LockToken};
 use super::job::{NewJob, State};
 use super::outcome::{AddOutcome, TokenGiven};
+use super::queue::QueueKey;
 use super::schedule::Schedule;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
@@ -342,6 +344,10 @@ impl Engine {
         job: NewJob,
     ) -> bool {
         let queue = self.queues.open_listed(&definition.queue);
+        if let Some(owner) = self.needed_owner(queue, &job) {
+            self.emit(turn, owner, EventKind::Duplicated);
+            return false;
+        }
         let added = self.admit(turn, queue, job, |_, _| None);
         let admitted = added.outcome != AddOutcome::Existing;
         if admitted
@@ -353,6 +359,18 @@ impl Engine {
         self.note_idle(queue);
         self.serve(turn, queue);
         admitted
+    }
+
+    /// The job that this one would replace, if others wait for it: then it stands for this one instead.
+    fn needed_owner(&self, queue: QueueKey, job: &NewJob) -> Option<JobKey> {
+        let options = job
+            .options
+            .as_ref()
+            .filter(|options| options.dedup.replace)?;
+        let owner = self.key_owner(queue, options.unique_key.as_deref()?)?;
+        let stored = self.store.job(owner);
+        let needed = stored.state != State::Active && self.has_dependents(&stored.id);
+        needed.then_some(owner)
     }
 
     /// Runs a cron out of turn, as if its slot were now.

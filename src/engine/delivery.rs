@@ -96,8 +96,7 @@ impl Engine {
         if self.stopping {
             return Progressing::Done(Vec::new());
         }
-        let found = self.queues.find(&request.queue);
-        if let Some(queue) = found {
+        if let Some(queue) = self.queues.find(&request.queue) {
             let deliveries = self.take_ready(turn, queue, &request, turn.caller);
             if !deliveries.is_empty() {
                 return Progressing::Done(deliveries);
@@ -106,7 +105,8 @@ impl Engine {
         if request.wait <= 0 {
             return Progressing::Done(Vec::new());
         }
-        let queue = found.unwrap_or_else(|| self.queues.open(&request.queue));
+        // Whoever waits for a queue of which only figures are left brings it back.
+        let queue = self.queues.open(&request.queue);
         let ends_at = self.now.saturating_add(request.wait);
         let choosy = request.group.is_some();
         let waiter = self.waits.add(Wait {

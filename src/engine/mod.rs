@@ -325,6 +325,17 @@ impl Engine {
         self.holding = false;
     }
 
+    /// Goes on after a step that ended with a panic: what it had left to be done is done now.
+    ///
+    /// A panic is a fault of the engine, and the step that it ended may be half done; but deadlines, waits and other
+    /// connections must not end with it.
+    pub fn recover(&mut self, turn: &mut Turn<'_>) {
+        self.holding = false;
+        self.dependencies.settling = false;
+        self.settle(turn);
+        self.serve_held(turn);
+    }
+
     /// Hands out nothing from now on, and ends every wait with an empty answer.
     pub fn stop_deliveries(&mut self, turn: &mut Turn<'_>) {
         self.tick(turn);

@@ -429,7 +429,8 @@ impl Engine {
     pub(super) fn note_idle(&mut self, key: QueueKey) {
         let at = self.now.saturating_add(self.config.queue_idle);
         let queue = self.queues.get_mut(key);
-        if queue.is_unused() && queue.idle_check_at.is_none() {
+        let on_its_way = queue.idle_check_at.is_some() || queue.forgotten.is_some();
+        if queue.is_unused() && !on_its_way {
             queue.idle_check_at = Some(at);
             self.deadlines.insert(at, Timer::Queue(key));
         }

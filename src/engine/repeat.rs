@@ -77,7 +77,8 @@ impl Repeat {
         };
         let behind = ((now - slot) / every).ceil().max(0.0);
         // Far behind, tiny steps drown in the precision of the sum.
-        (slot + behind * every).max(now)
+        let next = slot + behind * every;
+        if next.is_finite() { next.max(now) } else { now }
     }
 
     fn next_of_pattern(&self, schedule: &Schedule, now: Millis) -> Option<f64> {
@@ -97,6 +98,14 @@ impl Engine {
     /// (any more), or whose deduplication key another job has taken over.
     pub(super) fn next_generation(&self, key: JobKey) -> Option<NewJob> {
         let job = self.store.job(key);
+        // One that ran again has been followed already.
+        if job
+            .life
+            .as_ref()
+            .is_some_and(|life| life.successor.is_some())
+        {
+            return None;
+        }
         let options = job.options.as_ref()?;
         let (repeat, run_at) = options.repeat.as_ref()?.next(self.now)?;
         let unique_key = options.unique_key.as_ref();
@@ -130,7 +139,6 @@ impl Engine {
         job: NewJob,
     ) -> Option<JobId> {
         let added = self.admit(turn, queue, job, |_, _| None);
-        self.serve(turn, queue);
         (added.outcome != AddOutcome::Existing).then_some(added.id)
     }
 

@@ -19,6 +19,8 @@ struct Prospect<'a> {
     admitted: bool,
     /// The job that is deleted for it.
     replaced: Option<&'a JobId>,
+    /// The place of the entry that is deleted for it although a parent will wait for it.
+    replaced_child: Option<usize>,
 }
 
 /// Who owns a key by the time that an entry has its turn.
@@ -27,6 +29,8 @@ struct Owner<'a> {
     /// `None` for an entry whose id the engine has yet to choose.
     id: Option<&'a JobId>,
     active: bool,
+    /// The place of an entry that comes as the child of another job.
+    child: Option<usize>,
 }
 
 impl Engine {
@@ -50,7 +54,7 @@ impl Engine {
         // What the entries before have changed.
         let mut live: HashMap<&JobId, bool> = HashMap::new();
         let mut owners: HashMap<&str, Option<Owner<'a>>> = HashMap::new();
-        let foresee_one = |job: &'a NewJob| {
+        let foresee_one = |(index, job): (usize, &'a NewJob)| {
             let id = job.custom_id.as_ref();
             let exists = |id| live.get(id).copied().unwrap_or_else(|| self.is_live(id));
             if id.is_some_and(exists) {
@@ -58,7 +62,7 @@ impl Engine {
             }
             let mut prospect = Prospect {
                 admitted: true,
-                replaced: None,
+                ..Prospect::default()
             };
             let lives = !is_too_old(job, self.now);
             if let Some(options) = job.options.as_deref()
@@ -68,7 +72,8 @@ impl Engine {
                     let owner = self.store.job(self.key_owner(place?, key)?);
                     let active = owner.state == super::State::Active;
                     let id = Some(&owner.id);
-                    Some(Owner { id, active })
+                    let child = None;
+                    Some(Owner { id, active, child })
                 };
                 let owner = owners.get(key).copied().unwrap_or_else(known);
                 let outlives = options.dedup.ttl.is_none_or(|ttl| ttl > 0.0);
@@ -81,16 +86,19 @@ impl Engine {
                     }
                     if !owner.active {
                         prospect.replaced = owner.id;
+                        prospect.replaced_child = owner.child;
                         live.extend(owner.id.map(|id| (id, false)));
                     }
                 }
-                let owner = Owner { id, active: false };
+                let child = parent(job).map(|_| index);
+                let active = false;
+                let owner = Owner { id, active, child };
                 owners.insert(key, (lives && outlives).then_some(owner));
             }
             live.extend(id.map(|id| (id, lives)));
             prospect
         };
-        jobs.iter().map(foresee_one).collect()
+        jobs.iter().enumerate().map(foresee_one).collect()
     }
 
     fn check_dependencies_exist(&self, jobs: &[NewJob]) -> Result<(), BatchRefusal> {
@@ -183,11 +191,19 @@ impl Engine {
         prospects: &[Prospect<'_>],
     ) -> Result<(), BatchRefusal> {
         let awaited: HashSet<&JobId> = jobs.iter().flat_map(depends_on).collect();
-        let mut replaced = prospects.iter().filter_map(|prospect| prospect.replaced);
-        match replaced.find(|owner| self.has_dependents(owner) || awaited.contains(*owner)) {
+        let needed = |prospect: &Prospect<'_>| {
+            let is_awaited = |id: &&JobId| self.has_dependents(id) || awaited.contains(*id);
+            if let Some(place) = prospect.replaced_child {
+                // It has no id yet, unless its client has chosen one.
+                let unnamed = || JobId::from_text(&format!("jobs[{place}]"));
+                return Some(prospect.replaced.cloned().unwrap_or_else(unnamed));
+            }
+            prospect.replaced.filter(is_awaited).cloned()
+        };
+        match prospects.iter().find_map(needed) {
             Some(owner) => Err(BatchRefusal {
                 index: None,
-                refusal: Refusal::OwnerNeeded(owner.clone()),
+                refusal: Refusal::OwnerNeeded(owner),
             }),
             None => Ok(()),
         }

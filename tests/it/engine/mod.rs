@@ -23,6 +23,7 @@ mod query;
 mod repeat;
 mod rerun;
 pub mod schedule;
+mod seam;
 mod transition;
 mod webhook;
 mod worker;

@@ -184,6 +184,9 @@ impl Reference {
 
     /// A job has completed and its key is free: the next generation, if there is one, comes at once.
     pub(super) fn add_successor(&mut self, at: usize) {
+        if self.jobs[at].successor.is_some() {
+            return;
+        }
         let view = self.jobs[at].view.clone();
         let Some(repeat) = &view.options.repeat else {
             return;
