@@ -27,7 +27,7 @@ impl Engine {
         self.tick(turn);
         self.check_ties(queue, std::slice::from_ref(&job))
             .map_err(|refused| refused.refusal)?;
-        self.check_room(queue, std::iter::once(&job))?;
+        self.check_room(queue, std::iter::once(&job), false)?;
         let queue = self.queues.open_listed(queue);
         let added = self.admit(turn, queue, job, annotate);
         self.note_idle(queue);
@@ -51,7 +51,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         self.check_ties(queue, &jobs)?;
-        self.check_room(queue, jobs.iter())
+        self.check_room(queue, jobs.iter(), false)
             .map_err(|refusal| BatchRefusal {
                 index: None,
                 refusal,

@@ -4,8 +4,9 @@
 //! which stand for others, and how many are queued in each group then. Nothing of it changes the engine, and batches
 //! without a bounded group pay one look at each job.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use super::dependency::Policy;
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, State};
 use super::outcome::Refusal;
@@ -18,26 +19,40 @@ use super::{Engine, Millis, later};
 struct Plan<'a> {
     /// Queued jobs that a group gains or loses.
     gains: HashMap<&'a str, i64>,
-    /// Ids that the batch takes (true) or frees.
-    ids: HashMap<&'a JobId, bool>,
+    /// Ids that the batch takes, and by whom, or frees.
+    ids: HashMap<&'a JobId, Option<Owner>>,
     /// Owners of keys as the batch leaves them, and until when.
-    keys: HashMap<&'a str, (Owner<'a>, Option<Millis>)>,
+    keys: HashMap<&'a str, (Owner, Option<Millis>)>,
+    /// Those of the batch that are admitted.
+    admitted: Vec<Entry<'a>>,
+    /// Stored jobs that are no longer queued.
+    left: HashSet<JobKey>,
 }
 
-/// Who owns a deduplication key.
+/// A job of the batch.
+#[derive(Debug)]
+struct Entry<'a> {
+    id: Option<&'a JobId>,
+    /// The group in which it is queued.
+    group: Option<&'a str>,
+}
+
+/// Who owns a deduplication key, or has an id.
 #[derive(Clone, Copy, Debug)]
-enum Owner<'a> {
+enum Owner {
     Job(JobKey),
-    /// A job of the batch itself.
-    New(&'a NewJob),
+    /// A job of the batch itself, by its place among those that are admitted.
+    New(usize),
 }
 
 impl Engine {
-    /// Refuses jobs that a group has no room for; with one of them, all.
+    /// Refuses jobs that a group has no room for; with one of them, all. Parents come to wait for those jobs only when
+    /// the jobs are not of a flow, which says by itself who waits.
     pub(super) fn check_room<'a>(
         &'a self,
         queue: &str,
         jobs: impl Iterator<Item = &'a NewJob> + Clone,
+        of_flow: bool,
     ) -> Result<(), Refusal> {
         if jobs.clone().all(|job| job.group_max.is_none()) {
             return Ok(());
@@ -45,29 +60,31 @@ impl Engine {
         let queue = self.queues.find(queue);
         let mut plan = Plan::default();
         for job in jobs {
-            self.plan(queue, &mut plan, job)?;
+            if self.plan(queue, &mut plan, job)? && !of_flow {
+                self.plan_adoption(queue, &mut plan, job);
+            }
         }
         Ok(())
     }
 
+    /// Whether the job will be admitted, and not stand for another one.
     fn plan<'a>(
         &'a self,
         queue: Option<QueueKey>,
         plan: &mut Plan<'a>,
         new: &'a NewJob,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if let Some(id) = new.custom_id.as_ref() {
             let stored = || {
                 let key = self.store.find(id)?;
                 Some(self.store.job(key).state.is_live())
             };
-            let taken = plan.ids.get(id).copied().or_else(stored);
-            if taken == Some(true) {
-                return Ok(());
+            let planned = plan.ids.get(id).map(Option::is_some);
+            if planned.or_else(stored) == Some(true) {
+                return Ok(false);
             }
         }
         let options = new.options.as_deref();
-        let mut replaced = None;
         if let Some(options) = options
             && let Some(unique_key) = options.unique_key.as_deref()
             && let Some(owner) = self.planned_owner(queue, plan, unique_key)
@@ -77,12 +94,9 @@ impl Engine {
                     let expires_at = Some(later(self.now, ttl));
                     plan.keys.insert(unique_key, (owner, expires_at));
                 }
-                return Ok(());
+                return Ok(false);
             }
-            replaced = Some(owner);
-        }
-        if let Some(owner) = replaced {
-            self.plan_removal(plan, owner);
+            self.plan_removal(queue, plan, owner);
         }
         let group = options.and_then(|options| options.group_id.as_ref());
         if let (Some(group), Some(max)) = (group, new.group_max) {
@@ -96,15 +110,15 @@ impl Engine {
             }
         }
         self.plan_admission(plan, new);
-        Ok(())
+        Ok(true)
     }
 
-    fn planned_owner<'a>(
-        &'a self,
+    fn planned_owner(
+        &self,
         queue: Option<QueueKey>,
-        plan: &Plan<'a>,
+        plan: &Plan<'_>,
         unique_key: &str,
-    ) -> Option<Owner<'a>> {
+    ) -> Option<Owner> {
         if let Some((owner, expires_at)) = plan.keys.get(unique_key) {
             return expires_at.is_none_or(|at| at > self.now).then_some(*owner);
         }
@@ -112,25 +126,30 @@ impl Engine {
     }
 
     /// The owner of a key makes room, unless it is active and runs on.
-    fn plan_removal<'a>(&'a self, plan: &mut Plan<'a>, owner: Owner<'a>) {
-        let (id, group) = match owner {
-            Owner::New(job) if self.will_wait(job) => (job.custom_id.as_ref(), None),
-            Owner::New(job) => {
-                let group = job.options.as_ref().and_then(|job| job.group_id.as_deref());
-                (job.custom_id.as_ref(), group)
+    fn plan_removal<'a>(&'a self, queue: Option<QueueKey>, plan: &mut Plan<'a>, owner: Owner) {
+        let id = match owner {
+            Owner::Job(key) if self.store.job(key).state == State::Active => return,
+            Owner::Job(key) => Some(&self.store.job(key).id),
+            Owner::New(place) => plan.admitted.get(place).and_then(|entry| entry.id),
+        };
+        plan.ids.extend(id.map(|id| (id, None)));
+        self.plan_leave(queue, plan, owner);
+    }
+
+    /// Somebody is no longer queued in the queue of the batch.
+    fn plan_leave<'a>(&'a self, queue: Option<QueueKey>, plan: &mut Plan<'a>, owner: Owner) {
+        let group = match owner {
+            Owner::New(place) => {
+                let entry = plan.admitted.get_mut(place);
+                entry.and_then(|entry| entry.group.take())
             }
             Owner::Job(key) => {
                 let job = self.store.job(key);
-                if job.state == State::Active {
-                    return;
-                }
-                let queued = job.group().filter(|_| job.state.is_queued());
-                (Some(&job.id), queued.map(|group| &**group))
+                let counts = job.state.is_queued() && Some(job.queue) == queue;
+                let group = job.group().map(|group| &**group);
+                group.filter(|_| counts && plan.left.insert(key))
             }
         };
-        if let Some(id) = id {
-            plan.ids.insert(id, false);
-        }
         if let Some(group) = group {
             *plan.gains.entry(group).or_default() -= 1;
         }
@@ -139,8 +158,14 @@ impl Engine {
     fn plan_admission<'a>(&'a self, plan: &mut Plan<'a>, new: &'a NewJob) {
         let options = new.options.as_deref();
         let lives = !self.fails_at_once(new);
+        // One that waits for others is not queued; whoever comes anew with the batch has not completed.
+        let waits = new.links.as_ref().is_some_and(|links| {
+            let mut others = links.depends_on.iter();
+            others.any(|id| plan.ids.contains_key(id) || !self.is_met(id))
+        });
+        let owner = Owner::New(plan.admitted.len());
         if let Some(id) = new.custom_id.as_ref() {
-            plan.ids.insert(id, lives);
+            plan.ids.insert(id, lives.then_some(owner));
         }
         if let Some(options) = options
             && let Some(unique_key) = options.unique_key.as_deref()
@@ -150,20 +175,36 @@ impl Engine {
             } else {
                 Some(Millis::MIN)
             };
-            plan.keys.insert(unique_key, (Owner::New(new), expires_at));
+            plan.keys.insert(unique_key, (owner, expires_at));
         }
-        if lives
-            && !self.will_wait(new)
-            && let Some(group) = options.and_then(|options| options.group_id.as_deref())
-        {
+        let group = options.and_then(|options| options.group_id.as_deref());
+        let group = group.filter(|_| lives && !waits);
+        if let Some(group) = group {
             *plan.gains.entry(group).or_default() += 1;
         }
+        let id = new.custom_id.as_ref();
+        plan.admitted.push(Entry { id, group });
     }
 
-    /// Whether the job will wait for others, and so not be queued.
-    fn will_wait(&self, new: &NewJob) -> bool {
+    /// A parent waits for its new child, unless that fails at once and lets it go.
+    fn plan_adoption<'a>(&'a self, queue: Option<QueueKey>, plan: &mut Plan<'a>, new: &'a NewJob) {
         let links = new.links.as_ref();
-        links.is_some_and(|links| links.depends_on.iter().any(|id| !self.is_met(id)))
+        let Some(parent) = links.and_then(|links| links.parent.as_ref()) else {
+            return;
+        };
+        let holds = match Policy::of(new.options.as_deref()) {
+            Policy::FailParent => true,
+            Policy::Wait => !new.remove_on_fail,
+            Policy::Drop | Policy::Ignore | Policy::Continue => false,
+        };
+        if self.fails_at_once(new) && !holds {
+            return;
+        }
+        let stored = || self.store.find(&parent.id).map(Owner::Job);
+        let planned = plan.ids.get(&parent.id).copied();
+        if let Some(parent) = planned.unwrap_or_else(stored) {
+            self.plan_leave(queue, plan, parent);
+        }
     }
 
     /// Whether the job will be too old when it comes in.

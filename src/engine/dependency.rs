@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::event::EventKind;
 use super::id::JobId;
-use super::job::{FailureReason, JobLinks, NewLinks, Parent, Payload, State};
+use super::job::{FailureReason, JobLinks, JobOptions, NewLinks, Parent, Payload, State};
 use super::outcome::Added;
 use super::report::Fatal;
 use super::store::{Job, JobKey};
@@ -128,6 +128,19 @@ pub struct ChildFailure {
     pub ignored: bool,
 }
 
+impl Policy {
+    /// What a job with these options does to its parent.
+    pub(super) fn of(options: Option<&JobOptions>) -> Self {
+        match options {
+            Some(options) if options.fail_parent_on_failure => Self::FailParent,
+            Some(options) if options.continue_parent_on_failure => Self::Continue,
+            Some(options) if options.ignore_dependency_on_failure => Self::Ignore,
+            Some(options) if options.remove_dependency_on_failure => Self::Drop,
+            _ => Self::Wait,
+        }
+    }
+}
+
 impl Links {
     pub(super) fn is_blocking(&self) -> bool {
         self.parked || !self.unmet.is_empty()
@@ -149,13 +162,7 @@ impl Job {
     }
 
     fn policy(&self) -> Policy {
-        match self.options.as_deref() {
-            Some(options) if options.fail_parent_on_failure => Policy::FailParent,
-            Some(options) if options.continue_parent_on_failure => Policy::Continue,
-            Some(options) if options.ignore_dependency_on_failure => Policy::Ignore,
-            Some(options) if options.remove_dependency_on_failure => Policy::Drop,
-            _ => Policy::Wait,
-        }
+        Policy::of(self.options.as_deref())
     }
 
     /// Its ties, if it has any.

@@ -75,7 +75,7 @@ impl Engine {
         let queues: BTreeSet<&Arc<str>> = jobs.iter().map(|job| &job.queue).collect();
         queues.into_iter().try_for_each(|queue| {
             let there = jobs.iter().filter(|job| job.queue == *queue);
-            self.check_room(queue, there.map(|job| &job.job))
+            self.check_room(queue, there.map(|job| &job.job), true)
         })
     }
 

@@ -5,6 +5,7 @@ mod dependency;
 mod family;
 mod link;
 mod plan;
+mod room;
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use bunqueue_mcp::engine::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::world::{World, id, job, keyed, named, payload, queue, with};
+use crate::world::{World, grouped, id, job, keyed, named, payload, queue, with};
 
 pub fn bytes(value: &Json) -> Payload {
     Payload::new(&rmp_serde::to_vec_named(value).expect("values have a form"))
