@@ -58,7 +58,7 @@ impl Engine {
             })?;
         let queue = self.queues.open_listed(queue);
         let tied = jobs.iter().any(|job| job.links.is_some());
-        let added = self.hold(turn, |engine, turn| {
+        let added = self.hold_on(turn, |engine, turn| {
             let admit = |job| engine.admit(turn, queue, job, annotate);
             let added: Vec<_> = jobs.into_iter().map(admit).collect();
             if tied {

@@ -245,6 +245,15 @@ impl Engine {
         act: impl FnOnce(&mut Self, &mut Turn<'_>) -> R,
     ) -> R {
         self.tick(turn);
+        self.hold_on(turn, act)
+    }
+
+    /// The same in the middle of a step, where nothing that is due may come between.
+    pub(super) fn hold_on<R>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        act: impl FnOnce(&mut Self, &mut Turn<'_>) -> R,
+    ) -> R {
         let within = std::mem::replace(&mut self.holding, true);
         let result = act(self, turn);
         self.holding = within;

@@ -381,7 +381,7 @@ impl Engine {
             return;
         }
         self.dependencies.settling = true;
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             while let Some(consequence) = engine.dependencies.consequences.pop_front() {
                 engine.work_off(turn, consequence);
             }

@@ -81,7 +81,7 @@ impl Engine {
 
     fn admit_flow(&mut self, turn: &mut Turn<'_>, jobs: Vec<FlowJob>) -> Vec<JobView> {
         let mut views = Vec::with_capacity(jobs.len());
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             let mut keys = Vec::with_capacity(jobs.len());
             for job in jobs {
                 let queue = engine.queues.open_listed(&job.queue);
@@ -202,7 +202,7 @@ impl Engine {
         }
         self.set_parent(child_key, parent_key);
         self.annotate(child_key, annotate);
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             if !declared {
                 engine.release_if_free(turn, parent_key, true);
             }
@@ -309,7 +309,7 @@ impl Engine {
             self.untie(parent, &child);
             self.emit_removed(turn, *key);
         }
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             engine.release_if_free(turn, parent, true);
             engine.delete_all(turn, &removed);
         });

@@ -342,3 +342,33 @@ fn a_late_tick_lets_things_happen_in_the_order_of_their_times() {
         .collect();
     assert_eq!(order, ["q:fast", "q:slow"]);
 }
+
+#[test]
+fn nothing_comes_between_the_end_of_a_child_and_what_it_means() {
+    let mut world = World::new();
+    family(&mut world, Policy::Fail);
+    world.ask(SetDlqConfig {
+        queue: queue("cq"),
+        update: DlqConfigUpdate {
+            auto_retry: Some(true),
+            auto_retry_interval: Some(0),
+            max_auto_retries: Some(1),
+            ..DlqConfigUpdate::default()
+        },
+    });
+    let first = world.pull("cq").expect("a child is ready");
+    world.pull("cq").expect("its brother, too");
+    world.wait(awaiting("cq", 60_000));
+    world.events();
+    world.ask(Fail {
+        id: first.job.id.clone(),
+        token: given(first.token),
+        report: FailReport {
+            unrecoverable: true,
+            ..FailReport::default()
+        },
+    });
+    world.tick();
+    // The dead letter is due at once, but the parent has failed before it runs again.
+    assert_eq!(world.event_words(), ["failed a", "failed p", "pulled a"]);
+}

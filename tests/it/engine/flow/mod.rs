@@ -12,17 +12,18 @@ use std::sync::Arc;
 use bunqueue_mcp::command::draft::{JobDraft, Number};
 use bunqueue_mcp::command::flow::{FlowJobDraft, FlowNodeDraft, Plan, check_flow};
 use bunqueue_mcp::command::{
-    AddMany, CommandError, Discard, Drain, GetChildFailures, GetChildrenValues, GetFlow,
-    Obliterate, RemoveChildDependency, RemoveUnprocessedChildren, UpdateData, UpdateParent,
+    AddMany, CommandError, Discard, Drain, Fail, GetChildFailures, GetChildrenValues, GetFlow,
+    Obliterate, RemoveChildDependency, RemoveUnprocessedChildren, SetDlqConfig, UpdateData,
+    UpdateParent,
 };
 use bunqueue_mcp::command::{ChangePriority, MoveToWaitingChildren};
 use bunqueue_mcp::engine::{
-    AddOutcome, Change, Config, FailureReason, FlowNode, JobId, JobLinks, JobView, NewJob, Parent,
-    Payload, State, TokenGiven,
+    AddOutcome, Change, Config, DlqConfigUpdate, FailReport, FailureReason, FlowNode, JobId,
+    JobLinks, JobView, NewJob, Parent, Payload, State, TokenGiven,
 };
 use serde_json::{Value as Json, json};
 
-use crate::world::{World, grouped, id, job, keyed, named, payload, queue, with};
+use crate::world::{World, awaiting, given, grouped, id, job, keyed, named, payload, queue, with};
 
 pub fn bytes(value: &Json) -> Payload {
     Payload::new(&rmp_serde::to_vec_named(value).expect("values have a form"))
