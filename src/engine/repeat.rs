@@ -142,7 +142,7 @@ impl Engine {
         (added.outcome != AddOutcome::Existing).then_some(added.id)
     }
 
-    /// Replaces the data of the generation that is still to run after a completed one.
+    /// Replaces the data of the generation that is still to run after a completed one, also while it waits for others.
     pub(super) fn update_successor(&mut self, completed: JobKey, data: Option<Payload>) -> Change {
         let mut key = completed;
         // Each step leads to a younger job, so this ends.
@@ -155,7 +155,7 @@ impl Engine {
             key = next;
         }
         let job = self.store.job_mut(key);
-        if job.state.is_queued() {
+        if job.state.is_live() && job.state != State::Active {
             job.data = data;
             Change::Applied
         } else {

@@ -2,7 +2,7 @@
 
 use bunqueue_mcp::command::draft::{JobDraft, Number};
 use bunqueue_mcp::command::schedule::RepeatDraft;
-use bunqueue_mcp::command::{Ack, UpdateData};
+use bunqueue_mcp::command::{Ack, UpdateData, UpdateParent};
 use bunqueue_mcp::engine::{
     Bucket, Change, Dedup, Delivery, JobDetail, JobId, Listing, Millis, NewJob, Repeat, State,
 };
@@ -451,6 +451,22 @@ fn update(world: &mut World, id: &JobId, byte: u8) -> Change {
         id: id.clone(),
         data: Some(payload(byte)),
     })
+}
+
+#[test]
+fn data_for_a_completed_generation_goes_to_one_that_waits_for_others() {
+    let mut world = World::new();
+    let first = world.push("q", repeating(job(), every(1_000.0)));
+    run(&mut world);
+    let next = pending(&mut world).expect("one").job.id;
+    let child = world.push("q", job());
+    world.ask(UpdateParent {
+        child,
+        parent: next.clone(),
+    });
+    assert_eq!(world.state(&next), Some(State::WaitingChildren));
+    assert_eq!(update(&mut world, &first, 7), Change::Applied);
+    assert_eq!(world.detail(&next).job.data, Some(payload(7)));
 }
 
 #[test]
