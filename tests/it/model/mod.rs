@@ -19,7 +19,7 @@ use pair::{Check, Pair};
 use step::{Clock, Dice, Draft, Mood, Proof, Step, Target, What};
 
 const START: Millis = 1_000_000;
-const STEPS_PER_SEED: usize = 5_000;
+const STEPS_PER_SEED: usize = 6_000;
 /// A history that is still long after this is printed as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(30);
 
@@ -34,6 +34,7 @@ fn config(seed: u64) -> Config {
         completed_max: 20,
         dlq_max: 8,
         dlq_age: 600_000,
+        proofs_max: 6,
         ..Config::default()
     }
 }
@@ -167,6 +168,7 @@ fn alphabet() -> Vec<Step> {
             options: None,
             ..job.clone()
         },
+        kin: None,
     };
     let second = Draft {
         custom: None,
@@ -176,6 +178,7 @@ fn alphabet() -> Vec<Step> {
             delay: 3,
             ..job
         },
+        kin: None,
     };
     let pull = |owner, wait| What::Pull {
         queue: 0,

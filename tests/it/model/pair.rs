@@ -4,16 +4,16 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::{
-    Command, CommandError, Executed, GetCounts, GetCountsPerPriority, GetDedupOwner, GetDlq,
-    GetDlqConfig, GetDlqStats, GetJob, GetJobByCustomId, GetJobs, GetLogs, GetOverview,
-    GetQueueDetail, GetQueueHealth, GetQueueMetrics, GetResult, GetStallConfig, GetState, IsPaused,
-    ListCrons, ListQueueWorkers, ListQueues, ListWebhooks, ListWorkers, Pull, QueueName, Reply,
-    execute,
+    Command, Executed, GetChildFailures, GetChildrenValues, GetCounts, GetCountsPerPriority,
+    GetDedupOwner, GetDlq, GetDlqConfig, GetDlqStats, GetFlow, GetJob, GetJobByCustomId, GetJobs,
+    GetLogs, GetOverview, GetQueueDetail, GetQueueHealth, GetQueueMetrics, GetResult,
+    GetStallConfig, GetState, IsPaused, ListCrons, ListQueueWorkers, ListQueues, ListWebhooks,
+    ListWorkers, Pull, QueueName, Reply, execute,
 };
 use bunqueue_mcp::engine::{
-    AddOutcome, Caller, Change, Config, ConnectionId, CronPage, Delivery, DlqFilter, Effects,
-    Engine, Event, EventKind, JobId, Listing, LockToken, MetricKind, Millis, QueueSummary, Served,
-    Turn, WaiterId, WebhookCall,
+    AddOutcome, Added, Caller, Change, Config, ConnectionId, CronPage, Delivery, DlqFilter,
+    Effects, Engine, Event, EventKind, JobId, Listing, LockToken, MetricKind, Millis, QueueSummary,
+    Served, Turn, WaiterId, WebhookCall,
 };
 
 use super::reference::{Answer, Learned, Reference};
@@ -150,7 +150,7 @@ impl Pair {
 
     /// Keeps the population small: above the bound an add becomes a pull.
     fn bounded(&self, what: &What, command: Command) -> Command {
-        let (What::Add(..) | What::AddMany(..)) = what else {
+        let (What::Add(..) | What::AddMany(..) | What::AddFlow(..)) = what else {
             return command;
         };
         let live = QUEUES.iter().map(|queue| self.model.counts(queue));
@@ -295,6 +295,7 @@ impl Pair {
         let ids = match reply {
             Some(Reply::Added(added)) => vec![added.id.clone()],
             Some(Reply::AddedMany(many)) => many.iter().map(|added| added.id.clone()).collect(),
+            Some(Reply::FlowAdded(jobs)) => jobs.iter().map(|job| job.id.clone()).collect(),
             _ => Vec::new(),
         };
         let registered = match reply {
@@ -354,16 +355,17 @@ impl Pair {
             .filter_map(|event| event.job.clone());
         learned.order.extend(order);
         // Jobs that the reply does not tell of have come by themselves.
-        let added = match reply {
-            Some(Reply::Added(added)) => std::slice::from_ref(added),
-            Some(Reply::AddedMany(many)) => many.as_slice(),
-            _ => &[],
+        let new = |added: &&Added| added.outcome != AddOutcome::Existing;
+        let asked: Vec<&JobId> = match reply {
+            Some(Reply::Added(added)) => Some(added)
+                .into_iter()
+                .filter(new)
+                .map(|it| &it.id)
+                .collect(),
+            Some(Reply::AddedMany(many)) => many.iter().filter(new).map(|it| &it.id).collect(),
+            Some(Reply::FlowAdded(jobs)) => jobs.iter().map(|job| &job.id).collect(),
+            _ => Vec::new(),
         };
-        let asked: Vec<&JobId> = added
-            .iter()
-            .filter(|added| added.outcome != AddOutcome::Existing)
-            .map(|added| &added.id)
-            .collect();
         let pushed = effects
             .events
             .iter()
@@ -432,6 +434,7 @@ impl Pair {
             self.learn_deliveries(None, &effects);
             self.by_reading.events.extend(effects.events);
             self.by_reading.served.extend(effects.served);
+            self.by_reading.calls.extend(effects.calls);
             match executed {
                 Executed::Done(Ok(Reply::Job(Some(detail))))
                     if (earliest..=latest).contains(&detail.job.run_at) =>
@@ -567,6 +570,20 @@ impl Pair {
             commands.push(GetJob { id: id.clone() }.into());
             commands.push(GetJobByCustomId { id: id.clone() }.into());
             commands.push(GetResult { id: id.clone() }.into());
+            commands.push(GetChildrenValues { id: id.clone() }.into());
+            commands.push(GetChildFailures { id: id.clone() }.into());
+            for queue in QUEUES {
+                let (id, queue, depth, children) = (id.clone(), queue.into(), 9, 9);
+                commands.push(
+                    GetFlow {
+                        id,
+                        queue,
+                        depth,
+                        children,
+                    }
+                    .into(),
+                );
+            }
             commands.push(GetLogs { id }.into());
         }
         let mut counted = 0;
@@ -643,7 +660,7 @@ fn by_strand(mut calls: Vec<WebhookCall>) -> Vec<WebhookCall> {
 
 fn is_refusal(answer: &Answer) -> bool {
     match answer {
-        Answer::Done(Err(CommandError::Refused(_))) => true,
+        Answer::Done(Err(_)) => true,
         Answer::Done(Ok(Reply::Changed(change))) => *change != Change::Applied,
         _ => false,
     }

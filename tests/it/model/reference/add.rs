@@ -2,28 +2,45 @@
 
 use std::sync::Arc;
 
+use bunqueue_mcp::command::CommandError;
 use bunqueue_mcp::engine::{
     AddOutcome, Added, EventKind, FailureReason, JobId, JobView, NewJob, Refusal, State,
     TimelineEntry, Waited,
 };
 
-use super::{Job, Key, Place, Reference};
+use super::ties::parent_of;
+use super::{Job, Key, Place, Reference, Ties};
 
 impl Reference {
-    /// Adds jobs in order; when one is refused, all are, which a rehearsal shows.
+    /// Adds jobs, all of them or none; that a group has room for them is shown by a rehearsal.
     pub(super) fn add_all(
         &mut self,
         queue: &Arc<str>,
         jobs: &[NewJob],
-    ) -> Result<Vec<Added>, Refusal> {
-        if !self.rehearsing && jobs.iter().any(|job| job.group_max.is_some()) {
-            let mut rehearsal = self.clone();
-            rehearsal.rehearsing = true;
-            let id = |n: usize| JobId::from_text(&format!("rehearsed {n}"));
-            rehearsal.learned.ids = (0..jobs.len()).map(id).collect();
-            rehearsal.add_all(queue, jobs)?;
+        batch: bool,
+    ) -> Result<Vec<Added>, CommandError> {
+        self.check_adds(queue, jobs, batch)?;
+        if jobs.iter().any(|job| job.group_max.is_some()) {
+            self.rehearse(jobs.len(), |rehearsal| {
+                let added = jobs.iter().map(|job| rehearsal.add(queue, job));
+                added.collect::<Result<Vec<_>, _>>()
+            })
+            .map_err(CommandError::Refused)?;
         }
-        jobs.iter().map(|job| self.add(queue, job)).collect()
+        let added: Result<Vec<Added>, _> = jobs.iter().map(|job| self.add(queue, job)).collect();
+        let added = added.map_err(CommandError::Refused)?;
+        let ids: Vec<JobId> = added.iter().map(|added| added.id.clone()).collect();
+        self.lose_what_never_came(&ids);
+        Ok(added)
+    }
+
+    /// What would happen; nothing of it does.
+    fn rehearse<T>(&self, jobs: usize, act: impl FnOnce(&mut Self) -> T) -> T {
+        let mut rehearsal = self.clone();
+        rehearsal.rehearsing = true;
+        let id = |n: usize| JobId::from_text(&format!("rehearsed {n}"));
+        rehearsal.learned.ids = (0..jobs).map(id).collect();
+        act(&mut rehearsal)
     }
 
     fn add(&mut self, queue: &Arc<str>, new: &NewJob) -> Result<Added, Refusal> {
@@ -71,13 +88,14 @@ impl Reference {
                     .expect("a key belongs to an unfinished job");
                 if matches!(self.jobs[job].place, Place::Queued) {
                     // A schedule that is late comes before a delay that ends later, though both are over by now.
-                    let prev = if self.jobs[job].ripe {
-                        self.state_at(job)
-                    } else {
-                        State::Delayed
+                    let prev = match self.state_at(job) {
+                        State::Waiting | State::Prioritized if !self.jobs[job].ripe => {
+                            State::Delayed
+                        }
+                        state => state,
                     };
                     self.emit_for(job, EventKind::Removed { prev });
-                    self.remove(job, &Waited::Removed);
+                    self.delete(job);
                     outcome = AddOutcome::Replaced(owner);
                 } else {
                     self.keys.remove(at);
@@ -107,12 +125,17 @@ impl Reference {
             let told = told.or_else(|| self.learned.born.pop_front());
             self.accept_generated(&told.expect("the engine has told of every new job"))
         });
-        self.admit(queue, new, id.clone());
+        let at = self.admit(queue, new, id.clone());
+        let parent = parent_of(new).and_then(|parent| self.find(&parent.id));
+        if let Some(parent) = parent {
+            self.adopt(parent, &id);
+        }
+        self.expire_if_old(at);
         Ok(Added { id, outcome })
     }
 
     /// A generated id is new, greater than every one before, and has the form of a UUID of version 7.
-    fn accept_generated(&mut self, id: &JobId) -> JobId {
+    pub(super) fn accept_generated(&mut self, id: &JobId) -> JobId {
         if self.rehearsing {
             return id.clone();
         }
@@ -130,7 +153,9 @@ impl Reference {
         id.clone()
     }
 
-    fn admit(&mut self, queue: &Arc<str>, new: &NewJob, id: JobId) {
+    /// Stores a job; that it may be too old already is for the caller.
+    pub(super) fn admit(&mut self, queue: &Arc<str>, new: &NewJob, id: JobId) -> usize {
+        self.proofs.retain(|other| *other != id);
         let options = new.options.clone().unwrap_or_default();
         let created_at = new.timestamp.unwrap_or(self.now);
         self.touch_queue(queue).empty_since = None;
@@ -179,6 +204,7 @@ impl Reference {
             refused_until: None,
             ripe: false,
             result: None,
+            ties: Ties::default(),
             history: Vec::new(),
             logs: Vec::new(),
             late_token: None,
@@ -190,6 +216,10 @@ impl Reference {
             jitter: None,
         });
         let at = self.jobs.len() - 1;
+        if let Some(links) = &new.links {
+            self.tie(at, links);
+        }
+        self.place(at);
         let entry = TimelineEntry {
             state: self.state_at(at),
             at: self.now,
@@ -198,17 +228,19 @@ impl Reference {
         };
         self.jobs[at].view.timeline.push(entry);
         self.emit_for(at, EventKind::Pushed);
-        self.enqueue(at);
+        at
     }
 
     /// Puts a job (back) into its queue; one whose ttl is over fails at once.
     pub(super) fn enqueue(&mut self, at: usize) {
-        let now = self.now;
         let job = &mut self.jobs[at];
         job.spend_current();
-        job.place = Place::Queued;
         job.view.started_at = None;
-        job.ripe = job.view.run_at <= now;
+        self.place(at);
+        self.expire_if_old(at);
+    }
+
+    pub(super) fn expire_if_old(&mut self, at: usize) {
         if self.is_expired(at) {
             self.end(
                 at,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{Clean, Command, Removed, Reply};
 use bunqueue_mcp::engine::{
     Bucket, Change, CleanState, EventKind, FailureReason, JobId, LogLine, Millis, Refusal, State,
-    TokenGiven, Waited,
+    TokenGiven,
 };
 
 use super::{Place, Reference};
@@ -95,7 +95,7 @@ impl Reference {
             }
             Command::Drain(drain) => {
                 let ids = self.queued_in(drain.queue.as_str(), State::is_queued);
-                self.remove_all(&ids);
+                self.delete_all(&ids);
                 if !ids.is_empty() {
                     self.emit(
                         &drain.queue.shared(),
@@ -113,7 +113,7 @@ impl Reference {
                 let queue = obliterate.queue.shared();
                 let held = self.jobs.iter().filter(|job| job.view.queue == queue);
                 let ids: Vec<JobId> = held.map(|job| job.view.id.clone()).collect();
-                self.remove_all(&ids);
+                self.delete_all(&ids);
                 self.queues.retain(|entry| entry.name != queue);
                 self.forget_groups(&queue);
                 if !ids.is_empty() {
@@ -160,23 +160,16 @@ impl Reference {
         self.state(id) == Some(State::Completed)
     }
 
-    fn remove_all(&mut self, ids: &[JobId]) {
-        for id in ids {
-            let at = self.find(id).expect("found before");
-            self.remove(at, &Waited::Removed);
-        }
-    }
-
     fn cancel(&mut self, id: &JobId) -> Change {
         let Some(at) = self.find(id) else {
             return Change::NotFound;
         };
         let prev = self.state_at(at);
-        if !prev.is_queued() {
+        if !prev.is_queued() && prev != State::WaitingChildren {
             return Change::WrongState(prev);
         }
         self.emit_for(at, EventKind::Removed { prev });
-        self.remove(at, &Waited::Removed);
+        self.delete(at);
         Change::Applied
     }
 
@@ -184,31 +177,29 @@ impl Reference {
         let Some(at) = self.find(id) else {
             return Ok(Change::NotFound);
         };
-        match self.jobs[at].place {
-            Place::Queued => {}
-            Place::Active(_) => self.held(at, token)?,
-            Place::Completed | Place::Failed(_) => {
-                return Ok(Change::WrongState(self.state_at(at)));
-            }
+        match self.state_at(at) {
+            State::Waiting | State::Prioritized | State::Delayed => {}
+            State::Active => self.held(at, token)?,
+            state => return Ok(Change::WrongState(state)),
         }
         self.end(at, FailureReason::Unknown, None);
         Ok(Change::Applied)
     }
 
-    /// Alters a queued job, or an active one where that is allowed.
+    /// Alters a queued job, or an active or blocked one where that is allowed.
     fn alter(
         &mut self,
         id: &JobId,
-        while_active: bool,
+        started_or_blocked: bool,
         alter: impl FnOnce(&mut bunqueue_mcp::engine::JobView),
     ) -> Change {
         let Some(at) = self.find(id) else {
             return Change::NotFound;
         };
-        match self.jobs[at].place {
-            Place::Queued => {}
-            Place::Active(_) if while_active => {}
-            _ => return Change::WrongState(self.state_at(at)),
+        match self.state_at(at) {
+            State::Waiting | State::Prioritized | State::Delayed => {}
+            State::Active | State::WaitingChildren if started_or_blocked => {}
+            state => return Change::WrongState(state),
         }
         alter(&mut self.jobs[at].view);
         Change::Applied
@@ -223,19 +214,17 @@ impl Reference {
         let Some(at) = self.find(id) else {
             return Ok(Change::NotFound);
         };
-        match self.jobs[at].place {
-            Place::Queued => {
+        match self.state_at(at) {
+            State::Waiting | State::Prioritized | State::Delayed => {
                 // It is queued anew, and so is its group when that has no other ready job.
                 self.jobs[at].ripe = false;
                 self.note_turns(None);
             }
-            Place::Active(_) => {
+            State::Active => {
                 self.held(at, token)?;
                 self.emit_for(at, EventKind::Delayed { delay });
             }
-            Place::Completed | Place::Failed(_) => {
-                return Ok(Change::WrongState(self.state_at(at)));
-            }
+            state => return Ok(Change::WrongState(state)),
         }
         self.jobs[at].view.run_at = self.now + delay.ceil() as Millis;
         self.enqueue(at);
@@ -329,7 +318,7 @@ impl Reference {
         let mut ids = match clean.state {
             CleanState::Queued => self.queued_in(queue, State::is_queued),
             CleanState::Bucket(Bucket::Paused) if self.paused(queue) => {
-                self.queued_in(queue, |state| state != State::Delayed)
+                self.queued_in(queue, |state| state.is_queued() && state != State::Delayed)
             }
             CleanState::Bucket(Bucket::State(state)) if state.is_queued() => {
                 self.queued_in(queue, |own| own == state)
@@ -364,7 +353,7 @@ impl Reference {
             ids.retain(|id| born(self, id));
         }
         ids.truncate(clean.limit);
-        self.remove_all(&ids);
+        self.delete_all(&ids);
         if !ids.is_empty() {
             self.emit(
                 &clean.queue.shared(),

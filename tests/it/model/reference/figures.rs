@@ -276,8 +276,16 @@ impl Reference {
             average_work,
             cron_jobs: self.crons.len(),
             cron_pending: self.pending_crons(),
-            oldest_waiting_children: None,
+            oldest_waiting_children: self.oldest_blocked(),
         }
+    }
+
+    /// Ms since the first admission of a job that waits for others now.
+    fn oldest_blocked(&self) -> Option<Millis> {
+        let blocked = self.jobs.iter().filter(|job| job.ties.waiting);
+        let first = blocked.min_by_key(|job| job.seq)?;
+        // The history begins with the admission.
+        Some(self.now - first.view.timeline.first()?.at)
     }
 
     /// The number of deadlines is the engine's business; it is left at 0.
@@ -316,7 +324,7 @@ impl Reference {
             stalled_candidates: 0,
             processing_total: states(&|state| state == State::Active),
             queued_total: states(&|state| state.is_queued()),
-            waiting_deps_total: 0,
+            waiting_deps_total: states(&|state| state == State::WaitingChildren),
             temporal_index_total: 0,
             delayed_heap_total: states(&|state| state == State::Delayed),
         }

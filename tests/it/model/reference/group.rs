@@ -83,7 +83,8 @@ impl Reference {
     }
 
     fn is_ready(&self, at: usize) -> bool {
-        matches!(self.jobs[at].place, Place::Queued) && self.jobs[at].ripe
+        let job = &self.jobs[at];
+        matches!(job.place, Place::Queued) && job.ripe && !job.ties.waiting
     }
 
     /// Ready jobs of a group, or of none, best first.

@@ -8,12 +8,15 @@
 mod add;
 mod change;
 mod figures;
+mod flow;
 mod group;
 mod limit;
 mod query;
 mod recovery;
 mod schedule;
+mod ties;
 mod timer;
+mod tree;
 mod webhook;
 mod work;
 mod worker;
@@ -29,6 +32,9 @@ use bunqueue_mcp::engine::{
     LockToken, LogLine, Millis, Payload, PullGroup, Refusal, Served, StallConfig, State,
     TimelineEntry, WaitFor, Waited, WaiterId, WebhookCall,
 };
+
+use flow::{News, Ties};
+pub use tree::encode;
 
 /// What the engine chose by itself in the step that the model is about to repeat.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +95,7 @@ pub struct Job {
     /// Its run time had come when it was queued, or has come since.
     ripe: bool,
     result: Option<Payload>,
+    pub ties: Ties,
     history: Vec<AttemptRecord>,
     logs: Vec<LogLine>,
     /// Token of the last delivery, when that was ended by fail, lock expiry or stall and none followed.
@@ -203,6 +210,11 @@ pub struct Reference {
     crons: Vec<Cron>,
     /// Tokens of deliveries that were deleted with their job.
     discarded: Vec<(LockToken, JobId)>,
+    /// Ids of completed jobs that are gone, oldest first.
+    proofs: Vec<JobId>,
+    /// Ends of jobs whose meaning for others is still to be worked off, and whether somebody is at it.
+    news: VecDeque<News>,
+    spreading: bool,
     next_seq: u64,
     /// Jobs that ended so far.
     next_done: u64,
@@ -236,6 +248,9 @@ impl Reference {
             completed: Vec::new(),
             crons: Vec::new(),
             discarded: Vec::new(),
+            proofs: Vec::new(),
+            news: VecDeque::new(),
+            spreading: false,
             next_seq: 0,
             next_done: 0,
             next_line: 0,
@@ -265,12 +280,13 @@ impl Reference {
         match command {
             Command::Add(add) => {
                 let jobs = std::slice::from_ref(&add.job);
-                self.add_all(&add.queue.shared(), jobs)
-                    .map_or_else(refuse, |mut added| done(Reply::Added(added.remove(0))))
+                let added = self.add_all(&add.queue.shared(), jobs, false);
+                Answer::Done(added.map(|mut added| Reply::Added(added.remove(0))))
             }
-            Command::AddMany(add) => self
-                .add_all(&add.queue.shared(), &add.jobs)
-                .map_or_else(refuse, |added| done(Reply::AddedMany(added))),
+            Command::AddMany(add) => {
+                let added = self.add_all(&add.queue.shared(), &add.jobs, true);
+                Answer::Done(added.map(Reply::AddedMany))
+            }
             Command::Pull(pull) => self.pull(caller, pull),
             Command::Ack(ack) => self
                 .ack(ack)
@@ -293,6 +309,9 @@ impl Reference {
             )),
             Command::WaitJob(wait) => self.wait_job(caller, wait),
             command => {
+                if let Some(answer) = self.flow_command(command) {
+                    return answer;
+                }
                 let of_limits = self
                     .recover(command)
                     .or_else(|| self.schedule(command))
@@ -330,6 +349,7 @@ impl Reference {
             Place::Active(_) => State::Active,
             Place::Completed => State::Completed,
             Place::Failed(_) => State::Failed,
+            Place::Queued if job.ties.waiting => State::WaitingChildren,
             Place::Queued if job.view.run_at > self.now => State::Delayed,
             Place::Queued if job.view.priority > 0.0 => State::Prioritized,
             Place::Queued => State::Waiting,

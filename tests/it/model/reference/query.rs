@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bunqueue_mcp::command::{Command, Reply};
-use bunqueue_mcp::engine::{Bucket, Counts, JobDetail, JobId, JobView, Listing, State};
+use bunqueue_mcp::engine::{Bucket, Counts, JobDetail, JobId, JobLinks, JobView, Listing, State};
 
 use super::{Place, Reference};
 
@@ -58,8 +58,10 @@ impl Reference {
     }
 
     pub(super) fn show(&self, at: usize) -> JobView {
+        let links = self.jobs[at].ties.view();
         JobView {
             state: self.state_at(at),
+            links: (links != JobLinks::default()).then(|| Box::new(links)),
             ..self.jobs[at].view.clone()
         }
     }
@@ -136,7 +138,8 @@ impl Reference {
         let queued = self
             .jobs
             .iter()
-            .filter(|job| &*job.view.queue == queue && matches!(job.place, Place::Queued));
+            .filter(|job| &*job.view.queue == queue && matches!(job.place, Place::Queued))
+            .filter(|job| !job.ties.waiting);
         let mut counts: Vec<(f64, usize)> = Vec::new();
         for priority in queued.map(|job| job.view.priority) {
             match counts.iter_mut().find(|(known, _)| *known == priority) {

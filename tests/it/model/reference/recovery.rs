@@ -6,7 +6,6 @@ use bunqueue_mcp::command::{Command, Reply};
 use bunqueue_mcp::engine::{
     CompletedSelection, DlqConfig, DlqConfigUpdate, DlqEntry, DlqFilter, DlqSelection, DlqStats,
     EventKind, Failure, FailureReason, JobId, Millis, StallConfig, StallConfigUpdate, State,
-    Waited,
 };
 
 use super::{Key, Place, Reference};
@@ -35,11 +34,12 @@ impl Reference {
                 Reply::Counted(self.count(&letters, Self::retry_by_hand))
             }
             Command::PurgeDlq(purge) => {
+                // One by one: what that does to others may take letters away, too.
                 let letters = self.ids(&self.dead_letters(purge.queue.as_str()));
-                for id in &letters {
-                    self.remove(self.place_of(id), &Waited::Removed);
-                }
-                let count = letters.len();
+                let count = self.count(&letters, |model, at| {
+                    model.delete(at);
+                    true
+                });
                 if count > 0 {
                     self.emit(&purge.queue.shared(), None, EventKind::Cleaned { count });
                 }
@@ -203,7 +203,7 @@ impl Reference {
     pub(super) fn remove_letter(&mut self, at: usize) {
         let prev = State::Failed;
         self.emit_for(at, EventKind::Removed { prev });
-        self.remove(at, &Waited::Removed);
+        self.delete(at);
     }
 
     /// When a letter is tried again by itself, by the settings of now.
@@ -320,8 +320,9 @@ impl Reference {
     }
 
     fn count(&mut self, ids: &[JobId], apply: fn(&mut Self, usize) -> bool) -> usize {
+        // What happens to one of them may take others away.
         ids.iter()
-            .filter(|id| apply(self, self.place_of(id)))
+            .filter(|id| self.find(id).is_some_and(|at| apply(self, at)))
             .count()
     }
 

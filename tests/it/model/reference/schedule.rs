@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{Command, Reply};
 use bunqueue_mcp::engine::{
     AddOutcome, Change, Cron, CronDefinition, CronFigures, EventKind, JobId, Millis, NewCron,
-    NewJob, Payload, Repeat, RepeatTiming, State, Waited,
+    NewJob, Payload, Repeat, RepeatTiming, State,
 };
 
 use super::{Place, Reference};
@@ -113,10 +113,11 @@ impl Reference {
             let owner = owner.map(|entry| entry.owner.clone());
             if let Some(job) = owner.and_then(|id| self.find(&id))
                 && matches!(self.jobs[job].place, Place::Queued)
+                && self.state_at(job) != State::WaitingChildren
             {
                 let prev = self.state_at(job);
                 self.emit_for(job, EventKind::Removed { prev });
-                self.remove(job, &Waited::Removed);
+                self.delete(job);
             }
         }
         if new.immediately && known.is_none() {
@@ -148,6 +149,11 @@ impl Reference {
         options.unique_key = key_of(&definition);
         job.options = Some(Arc::new(options));
         let derived = definition.prevent_overlap && own_key(&definition).is_none();
+        if let Some(owner) = self.needed_owner(&definition.queue, &job) {
+            self.emit_for(owner, EventKind::Duplicated);
+            self.crons[at].figures.absorbed += 1;
+            return;
+        }
         let added = self.add_as(&definition.queue, &job, None);
         let added = added.expect("no bound of a group is given");
         if added.outcome == AddOutcome::Existing {
@@ -158,6 +164,25 @@ impl Reference {
         if let Some(job) = self.find(&added.id) {
             self.jobs[job].from_cron = derived;
         }
+    }
+
+    /// A queued job that the new one would replace although others wait for it.
+    fn needed_owner(&mut self, queue: &Arc<str>, job: &NewJob) -> Option<usize> {
+        let options = job
+            .options
+            .as_ref()
+            .filter(|options| options.dedup.replace)?;
+        self.forget_expired_keys();
+        let mut keys = self.keys.iter();
+        let entry = keys.find(|entry| {
+            entry.queue == *queue && Some(&entry.key) == options.unique_key.as_ref()
+        })?;
+        let owner = self.find(&entry.owner)?;
+        let awaited = self
+            .jobs
+            .iter()
+            .any(|job| job.ties.unmet.contains(&entry.owner));
+        (awaited && matches!(self.jobs[owner].place, Place::Queued)).then_some(owner)
     }
 
     /// The worker of a delivery is lost: what a cron has brought under the key made from its name is deleted.
@@ -178,7 +203,7 @@ impl Reference {
         }
         let prev = State::Active;
         self.emit_for(at, EventKind::Removed { prev });
-        self.remove(at, &Waited::Removed);
+        self.delete(at);
         true
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bunqueue_mcp::engine::{EventKind, FailureReason, Millis, Served, StallDetail, Waited};
+use bunqueue_mcp::engine::{EventKind, FailureReason, JobId, Millis, Served, StallDetail, Waited};
 
 use super::{Place, Reference, Wish};
 
@@ -89,14 +89,25 @@ impl Reference {
                 | Kind::ThrottleEnd
                 | Kind::WindowEnd => None,
                 Kind::Letter => Some(self.failure(due.place).seq as usize),
-                _ => self
-                    .learned
-                    .order
-                    .iter()
-                    .position(|id| *id == self.jobs[due.place].view.id),
+                Kind::TooOld => {
+                    let id = &self.jobs[due.place].view.id;
+                    self.completed.iter().position(|other| other == id)
+                }
+                _ => self.told_next(&self.jobs[due.place].view.id),
             };
             (due.at, rank, told.unwrap_or(usize::MAX), due.place, within)
         })
+    }
+
+    /// When the engine let the next thing happen to a job, among everything of the step.
+    fn told_next(&self, id: &JobId) -> Option<usize> {
+        let so_far = self
+            .events
+            .iter()
+            .filter(|event| event.job.as_ref() == Some(id));
+        let order = self.learned.order.iter().enumerate();
+        let mut own = order.filter(|(_, other)| *other == id);
+        own.nth(so_far.count()).map(|(place, _)| place)
     }
 
     /// The earliest thing due that can be seen from outside.
@@ -129,7 +140,7 @@ impl Reference {
             let view = &job.view;
             match &job.place {
                 Place::Queued => {
-                    if !job.ripe {
+                    if !job.ripe && !job.ties.waiting {
                         put(view.run_at, Kind::Ripen, place);
                     }
                     if let Some(ttl) = view.options.ttl {
@@ -250,7 +261,7 @@ impl Reference {
             Kind::LockEnd => self.end_lock(at),
             Kind::Stall => self.stall(at),
             Kind::Letter => self.letter_acts(at, due.at),
-            Kind::TooOld => self.remove(at, &Waited::Removed),
+            Kind::TooOld => self.delete(at),
             Kind::Cron => self.fire(at, due.at),
             Kind::QueueIdle => drop(self.queues.remove(at)),
             Kind::WorkerEnd => self.remove_worker(at),

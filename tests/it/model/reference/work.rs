@@ -237,7 +237,11 @@ impl Reference {
                 (Some(_), Some(_)) => Err(Refusal::TokenInvalid(id.clone())),
             },
             _ if job.finalized_unlocked => Ok(Claim::Finalized),
-            Place::Queued if job.late_token.is_some() && token == Some(job.late_token) => {
+            Place::Queued
+                if !job.ties.waiting
+                    && job.late_token.is_some()
+                    && token == Some(job.late_token) =>
+            {
                 Ok(Claim::Late(at))
             }
             _ => Err(Refusal::NotActive(id.clone())),
@@ -311,8 +315,12 @@ impl Reference {
         self.jobs[at].place = Place::Completed;
         self.add_successor(at);
         let at = self.find(&id).expect("it was just completed");
+        self.tell_completion(at, result.as_ref());
+        self.untie(at, true);
         if remove || self.jobs[at].view.remove_on_complete {
+            self.remember(&id);
             self.remove(at, &Waited::Completed { result: None });
+            self.spread();
             return;
         }
         let job = &mut self.jobs[at];
@@ -328,8 +336,9 @@ impl Reference {
             let oldest = self
                 .find(&self.completed[0])
                 .expect("a completed job that is gone is not listed");
-            self.remove(oldest, &Waited::Removed);
+            self.delete(oldest);
         }
+        self.spread();
     }
 
     pub(super) fn fail(&mut self, fail: &Fail) -> Result<Report, Refusal> {
@@ -425,17 +434,21 @@ impl Reference {
         error: Option<Arc<str>>,
         told: Option<Arc<str>>,
     ) {
+        self.untie(at, false);
         self.record(at, reason, error.clone());
         let (id, attempts) = (self.jobs[at].view.id.clone(), self.jobs[at].view.attempts);
-        if reason != FailureReason::Unknown {
+        // A job that somebody discards is kept, and its history shows no failure.
+        let discarded = reason == FailureReason::Unknown && error.is_none();
+        if !discarded {
             self.note(at, State::Failed, error.clone(), Some(attempts));
         }
         self.emit_failed(at, told, true);
         self.release_key(&id);
-        let letter = self.become_letter(at, reason, error);
-        if self.jobs[at].view.remove_on_fail && reason != FailureReason::Unknown {
+        let letter = self.become_letter(at, reason, error.clone());
+        self.tell_failure(at, error);
+        if self.jobs[at].view.remove_on_fail && !discarded {
             self.end_waits(&id, &Waited::Failed);
-            self.remove(at, &Waited::Removed);
+            self.delete(at);
             return;
         }
         let job = &mut self.jobs[at];
@@ -446,6 +459,7 @@ impl Reference {
         self.end_waits(&id, &Waited::Failed);
         let queue = Arc::clone(&self.jobs[at].view.queue);
         self.evict_letters(&queue);
+        self.spread();
     }
 
     pub(super) fn heartbeat(&mut self, item: &Renew) -> Renewal {

@@ -2,6 +2,7 @@
 //! its sense when others are cut out of it; [`What::resolve`] turns it into a command when its turn comes.
 
 mod cron;
+mod family;
 mod figures;
 mod limit;
 mod pick;
@@ -11,6 +12,7 @@ mod what;
 
 use bunqueue_mcp::engine::{JobId, LockToken, Millis};
 
+pub use family::{Flow, Kin};
 pub use limit::{GROUPS, all_of};
 pub use pick::{Dice, Draft, Proof, Target};
 pub use registry::Errand;

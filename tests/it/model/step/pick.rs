@@ -7,9 +7,10 @@ use bunqueue_mcp::engine::{
     TokenGiven,
 };
 
-use super::super::reference::{Place, Reference};
-use super::Scene;
+use super::super::reference::{Place, Reference, encode};
 use super::cron::{random_repeat, repeats};
+use super::family::{id, set_policy};
+use super::{Kin, Scene};
 
 /// SplitMix64: enough randomness for choosing steps, and one number reproduces all of it.
 pub struct Dice(u64);
@@ -53,6 +54,12 @@ pub enum Target {
     Delayed(u64),
     Failed(u64),
     Completed(u64),
+    /// Waiting for others.
+    Blocked(u64),
+    /// Somebody's child.
+    Child(u64),
+    /// Somebody's parent.
+    Parent(u64),
     Unknown,
 }
 
@@ -71,13 +78,18 @@ impl Target {
     }
 
     pub fn resolve(self, model: &Reference) -> JobId {
-        let wanted = |state: State| match self {
+        let wanted = |id: &JobId, state: State| match self {
             Self::Any(_) | Self::Unknown => true,
             Self::Active(_) => state == State::Active,
             Self::Queued(_) => state.is_queued(),
             Self::Delayed(_) => state == State::Delayed,
             Self::Failed(_) => state == State::Failed,
             Self::Completed(_) => state == State::Completed,
+            Self::Blocked(_) => state == State::WaitingChildren,
+            Self::Child(_) => model.job(id).is_some_and(|job| job.ties.parent.is_some()),
+            Self::Parent(_) => model
+                .job(id)
+                .is_some_and(|job| !job.ties.children.is_empty()),
         };
         let number = match self {
             Self::Unknown => return JobId::from_text("nobody"),
@@ -86,11 +98,14 @@ impl Target {
             | Self::Queued(number)
             | Self::Delayed(number)
             | Self::Failed(number)
-            | Self::Completed(number) => number as usize,
+            | Self::Completed(number)
+            | Self::Blocked(number)
+            | Self::Child(number)
+            | Self::Parent(number) => number as usize,
         };
         let ids = || model.jobs.iter().map(|job| &job.view.id);
         let found: Vec<&JobId> = ids()
-            .filter(|id| model.state(id).is_some_and(wanted))
+            .filter(|id| model.state(id).is_some_and(|state| wanted(id, state)))
             .collect();
         let found = if found.is_empty() {
             ids().collect()
@@ -161,6 +176,7 @@ pub struct Draft {
     pub custom: Option<u64>,
     pub timestamp: Option<Millis>,
     pub job: NewJob,
+    pub kin: Option<Kin>,
 }
 
 impl Draft {
@@ -203,7 +219,10 @@ impl Draft {
             name: dice.pick(&["default", "send", "resize"]).into(),
             data: dice
                 .maybe(80, &[1_u8, 2, 3])
-                .map(|byte| Payload::new(&[byte])),
+                .map(|byte| match dice.chance(60) {
+                    true => Payload::new(&[byte]),
+                    false => encode(vec![("n".into(), byte.into())]),
+                }),
             custom_id: None,
             priority: dice.pick(&[0.0, 0.0, 0.0, 0.0, 1.0, 5.0, 2.5, -1.0]),
             delay: dice.pick(&[0, 0, 0, 0, 1, 60, 2_000, 45_000, -1, -3_000]),
@@ -223,15 +242,30 @@ impl Draft {
             custom: (dice.chance(30) && !repeats(&job)).then(|| dice.below(8)),
             timestamp,
             job,
+            kin: None,
         }
     }
 
-    pub fn resolve(&self, now: Millis) -> NewJob {
+    /// One that names others.
+    pub fn of_a_family(dice: &mut Dice) -> Self {
+        let mut draft = Self::random(dice);
+        let mut options = draft.job.options.as_deref().cloned().unwrap_or_default();
+        set_policy(&mut options, dice.pick(&[0, 0, 1, 1, 2, 3, 4]));
+        if dice.chance(10) {
+            options.parent_id = Some("pending".into());
+        }
+        draft.job.options = Some(Arc::new(options));
+        draft.custom = dice.chance(50).then(|| dice.below(8));
+        draft.kin = Some(Kin::random(dice));
+        draft
+    }
+
+    pub fn resolve(&self, scene: &Scene<'_>, queue: &str) -> NewJob {
+        let links = self.kin.as_ref().map(|kin| kin.resolve(scene.model, queue));
         NewJob {
-            custom_id: self
-                .custom
-                .map(|number| JobId::from_text(&format!("c{number}"))),
-            timestamp: self.timestamp.map(|offset| now + offset),
+            custom_id: self.custom.map(id),
+            timestamp: self.timestamp.map(|offset| scene.now + offset),
+            links: links.map(Box::new),
             ..self.job.clone()
         }
     }

@@ -4,26 +4,33 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::{
     Ack, AckMany, Add, AddLog, AddMany, Cancel, ChangeDelay, ChangePriority, Clean, ClearLogs,
-    Command, Discard, Drain, ExtendLock, Fail, GetCounts, GetCountsPerPriority, GetDedupOwner,
-    GetJob, GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState, Heartbeat, IsPaused,
-    ListQueues, MoveToWait, Obliterate, Pause, Progress, Promote, PromoteMany, Pull, QueueName,
-    RemoveDedupKey, RemoveJobDedupKey, Renew, Resume, UpdateData, WaitJob,
+    Command, Discard, Drain, ExtendLock, Fail, GetChildrenValues, GetCounts, GetCountsPerPriority,
+    GetDedupOwner, GetFlow, GetJob, GetJobByCustomId, GetJobs, GetLogs, GetResult, GetState,
+    Heartbeat, IsPaused, ListQueues, MoveToWait, MoveToWaitingChildren, Obliterate, Pause,
+    Progress, Promote, PromoteMany, Pull, QueueName, RemoveChildDependency, RemoveDedupKey,
+    RemoveJobDedupKey, RemoveUnprocessedChildren, Renew, Resume, UpdateData, UpdateParent, WaitJob,
 };
 use bunqueue_mcp::engine::{
     Bucket, CleanState, FailReport, JobId, Listing, Millis, Payload, PullGroup, State, WaitFor,
 };
 
+use super::super::reference::encode;
 use super::cron::CronStep;
 use super::figures::on_figures;
 use super::limit::{on_group, on_limits, wish};
 use super::recover::Recover;
-use super::{Dice, Draft, Errand, Proof, QUEUES, Scene, Target};
+use super::{Dice, Draft, Errand, Flow, Proof, QUEUES, Scene, Target};
 
 /// A command before its jobs and tokens are known.
 #[derive(Clone, Debug)]
 pub enum What {
     Add(u64, Box<Draft>),
     AddMany(u64, Vec<Draft>),
+    AddFlow(Box<Flow>),
+    /// A child (or whoever) becomes the child of another job; of its own parent, if it has one and that is said.
+    Link(Target, Target, bool),
+    /// A command on one job of a family.
+    Kin(u8, Target, u64),
     Pull {
         queue: u64,
         count: usize,
@@ -72,7 +79,8 @@ pub enum What {
     Cron(CronStep),
 }
 
-const BUCKETS: [Bucket; 7] = [
+const BUCKETS: [Bucket; 8] = [
+    Bucket::State(State::WaitingChildren),
     Bucket::State(State::Waiting),
     Bucket::State(State::Prioritized),
     Bucket::State(State::Delayed),
@@ -92,8 +100,9 @@ impl What {
             return Self::Registry(Errand::random(dice));
         }
         let on = dice.below(3);
-        match dice.below(120) {
-            112.. => Self::Cron(CronStep::random(dice)),
+        match dice.below(145) {
+            112..120 => Self::Cron(CronStep::random(dice)),
+            120.. => Self::of_a_family(dice),
             100..112 => Self::Recover(on, Recover::random(dice)),
             0..19 => Self::Add(on, Box::new(Draft::random(dice))),
             19..22 => Self::AddMany(
@@ -204,6 +213,57 @@ impl What {
         }
     }
 
+    fn of_a_family(dice: &mut Dice) -> Self {
+        let on = dice.below(3);
+        match dice.below(25) {
+            0..5 => Self::Add(on, Box::new(Draft::of_a_family(dice))),
+            5..7 => {
+                let draft = |dice: &mut Dice| match dice.chance(60) {
+                    true => Draft::of_a_family(dice),
+                    false => Draft::random(dice),
+                };
+                Self::AddMany(on, (0..1 + dice.below(4)).map(|_| draft(dice)).collect())
+            }
+            7..13 => Self::AddFlow(Box::new(Flow::random(dice))),
+            13..16 => {
+                let child = dice.pick(&[
+                    Target::Queued as fn(u64) -> Target,
+                    Target::Completed,
+                    Target::Failed,
+                    Target::Child,
+                ]);
+                let parent = dice.pick(&[
+                    Target::Queued as fn(u64) -> Target,
+                    Target::Blocked,
+                    Target::Parent,
+                ]);
+                let (child, again) = match dice.chance(40) {
+                    true => (Target::Child(dice.next()), true),
+                    false => (Target::random(dice, child), false),
+                };
+                Self::Link(child, Target::random(dice, parent), again)
+            }
+            16..18 => {
+                let proof = Proof::random(dice);
+                let likely = dice.pick(&[
+                    Target::Active as fn(u64) -> Target,
+                    Target::Active,
+                    Target::Parent,
+                ]);
+                Self::Move(3, Target::random(dice, likely), proof, 0.0)
+            }
+            number => {
+                let likely = dice.pick(&[
+                    Target::Child as fn(u64) -> Target,
+                    Target::Parent,
+                    Target::Blocked,
+                ]);
+                let which = (number - 18) as u8;
+                Self::Kin(which, Target::random(dice, likely), dice.next())
+            }
+        }
+    }
+
     /// A pull that takes what it can get.
     pub fn eager_pull(dice: &mut Dice) -> Self {
         Self::Pull {
@@ -227,13 +287,28 @@ impl What {
         match self {
             Self::Add(on, draft) => Add {
                 queue: queue(*on),
-                job: draft.resolve(scene.now),
+                job: draft.resolve(scene, queue(*on).as_str()),
             }
             .into(),
+            Self::AddFlow(flow) => match flow.resolve(scene.model, scene.now) {
+                Some(flow) => flow.into(),
+                None => ListQueues.into(),
+            },
+            Self::Link(child, parent, again) => {
+                let child = child.resolve(scene.model);
+                let own = scene.model.job(&child).filter(|_| *again);
+                let own = own.and_then(|job| job.ties.parent.clone());
+                let parent = own.map_or_else(|| parent.resolve(scene.model), |own| own.id);
+                UpdateParent { child, parent }.into()
+            }
+            Self::Kin(which, target, number) => {
+                on_kin(*which, target.resolve(scene.model), *number)
+            }
             Self::AddMany(on, drafts) => {
+                let here = queue(*on);
                 let jobs = drafts
                     .iter()
-                    .map(|draft| draft.resolve(scene.now))
+                    .map(|draft| draft.resolve(scene, here.as_str()))
                     .collect();
                 AddMany {
                     queue: queue(*on),
@@ -320,7 +395,8 @@ impl What {
                         token,
                     }
                     .into(),
-                    _ => Discard { id, token }.into(),
+                    2 => Discard { id, token }.into(),
+                    _ => MoveToWaitingChildren { id, token }.into(),
                 }
             }
             Self::One(which, target, number) => {
@@ -400,7 +476,13 @@ fn on_one(which: u8, id: JobId, number: u64) -> Command {
         0 => Cancel { id }.into(),
         1 => UpdateData {
             id,
-            data: number.is_multiple_of(3).then(|| Payload::new(&[9])),
+            data: match number % 5 {
+                0 => None,
+                1 => Some(Payload::new(&[9])),
+                2 => Some(encode(vec![("n".into(), 9.into())])),
+                3 => Some(encode(vec![("__x".into(), 9.into())])),
+                _ => Some(encode(Vec::new())),
+            },
         }
         .into(),
         2 => {
@@ -439,6 +521,23 @@ fn on_one(which: u8, id: JobId, number: u64) -> Command {
         10 => GetState { id }.into(),
         11 => GetResult { id }.into(),
         _ => RemoveJobDedupKey { id }.into(),
+    }
+}
+
+fn on_kin(which: u8, id: JobId, number: u64) -> Command {
+    match which {
+        0 => Cancel { id }.into(),
+        1 | 2 => RemoveChildDependency { id }.into(),
+        3 => RemoveUnprocessedChildren { id }.into(),
+        4 => on_one(1, id, number),
+        5 => GetChildrenValues { id }.into(),
+        _ => GetFlow {
+            id,
+            queue: QUEUES[number as usize % QUEUES.len()].into(),
+            depth: number as usize / 3 % 4,
+            children: [0, 1, 2, 100][number as usize / 12 % 4],
+        }
+        .into(),
     }
 }
 
