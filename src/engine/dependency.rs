@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::event::EventKind;
 use super::id::JobId;
+use super::id_map::{IdList, IdMap};
 use super::job::{FailureReason, JobLinks, JobOptions, NewLinks, Parent, Payload, State};
 use super::outcome::Added;
 use super::report::Fatal;
@@ -105,12 +106,12 @@ pub(super) enum Policy {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) parent: Option<Parent>,
-    pub(super) depends_on: Vec<JobId>,
-    pub(super) children: Vec<JobId>,
+    pub(super) depends_on: IdList,
+    pub(super) children: IdList,
     pub(super) unmet: BTreeSet<JobId>,
     /// Results of children that completed while it waited, with their queues.
     values: BTreeMap<JobId, (Arc<str>, Payload)>,
-    failures: Vec<ChildFailure>,
+    failures: IdMap<ChildFailure>,
     /// A worker put it aside; only a change of its dependencies brings it back.
     pub(super) parked: bool,
 }
@@ -149,8 +150,8 @@ impl Links {
     pub(super) fn view(&self) -> JobLinks {
         JobLinks {
             parent: self.parent.clone(),
-            depends_on: self.depends_on.clone(),
-            children: self.children.clone(),
+            depends_on: self.depends_on.ids().cloned().collect(),
+            children: self.children.ids().cloned().collect(),
         }
     }
 }
@@ -197,10 +198,10 @@ impl Engine {
     pub(super) fn tie(&mut self, key: JobKey, new: NewLinks) {
         let mut links = Links {
             parent: new.parent,
-            children: new.children,
+            children: new.children.into_iter().collect(),
             ..Links::default()
         };
-        for id in &links.children {
+        for id in links.children.ids() {
             if let Some((queue, Some(result))) = self.completion(id) {
                 links.values.insert(id.clone(), (queue, result));
             }
@@ -213,7 +214,7 @@ impl Engine {
                 waiting.or_default().insert((seq, key));
             }
         }
-        links.depends_on = new.depends_on;
+        links.depends_on = new.depends_on.into_iter().collect();
         self.store.job_mut(key).links = Some(Box::new(links));
     }
 
@@ -240,12 +241,8 @@ impl Engine {
         let job = self.store.job_mut(parent);
         let seq = job.seq;
         let links = job.links.get_or_insert_default();
-        if !links.children.contains(child) {
-            links.children.push(child.clone());
-        }
-        if !links.depends_on.contains(child) {
-            links.depends_on.push(child.clone());
-        }
+        links.children.add(child.clone());
+        links.depends_on.add(child.clone());
         match completion {
             Some((queue, Some(result))) => {
                 links.values.insert(child.clone(), (queue, result));
@@ -271,7 +268,7 @@ impl Engine {
         if !links.unmet.remove(id) {
             return false;
         }
-        links.depends_on.retain(|other| other != id);
+        links.depends_on.remove(id);
         self.dependencies.forget(id, seq, dependent);
         true
     }
@@ -285,7 +282,9 @@ impl Engine {
         };
         links.parked = false;
         let unmet = std::mem::take(&mut links.unmet);
-        links.depends_on.retain(|id| !unmet.contains(id));
+        for id in &unmet {
+            links.depends_on.remove(id);
+        }
         for id in &unmet {
             self.dependencies.forget(id, seq, key);
         }
@@ -294,7 +293,7 @@ impl Engine {
     /// A job is over for good, one way or the other: what its children left for it has served its purpose.
     pub(super) fn forget_child_failures(&mut self, key: JobKey, completed: bool) {
         if let Some(links) = self.store.job_mut(key).links.as_mut() {
-            links.failures = Vec::new();
+            links.failures = IdMap::default();
             if completed {
                 links.values = BTreeMap::new();
             }
@@ -477,13 +476,13 @@ impl Engine {
             return;
         }
         if matches!(policy, Policy::Ignore | Policy::Continue) {
-            links.failures.retain(|failure| failure.id != *id);
-            links.failures.push(ChildFailure {
+            let failure = ChildFailure {
                 id: id.clone(),
                 queue: Arc::clone(queue),
                 error: error.cloned().unwrap_or_default(),
                 ignored: policy == Policy::Ignore,
-            });
+            };
+            links.failures.put_last(id.clone(), failure);
         }
         match policy {
             Policy::Wait => {}
@@ -586,7 +585,7 @@ impl Engine {
             let (queue, result) = self.completion(child)?;
             Some((queue, child.clone(), result?))
         };
-        links.children.iter().filter_map(value).collect()
+        links.children.ids().filter_map(value).collect()
     }
 
     /// Children that failed without holding the job back, until it is over.
@@ -596,9 +595,8 @@ impl Engine {
             .store
             .find(id)
             .and_then(|key| self.store.job(key).links.as_ref());
-        links
-            .map(|links| links.failures.clone())
-            .unwrap_or_default()
+        let failures = links.iter().flat_map(|links| links.failures.ordered());
+        failures.map(|(_, failure)| failure.clone()).collect()
     }
 
     /// Whether one job waits for another, directly or through others.

@@ -271,7 +271,7 @@ impl Engine {
         }
         for key in [key, parent] {
             if let Some(links) = self.store.job_mut(key).links.as_mut() {
-                links.children.retain(|other| other != child);
+                links.children.remove(child);
             }
         }
         if let Some(links) = self.store.job_mut(key).links.as_mut() {
@@ -301,7 +301,7 @@ impl Engine {
             };
             is_child && (job.state.is_queued() || job.state == State::WaitingChildren)
         };
-        let children = links.children.iter();
+        let children = links.children.ids();
         let children = children.filter_map(|child| self.store.find(child));
         let removed: Vec<JobKey> = children.filter(may_go).collect();
         for key in &removed {
@@ -342,7 +342,7 @@ impl Engine {
         let links = self.store.job(key).links.as_ref();
         // A job that took over a child's id is no child.
         let is_theirs = |child: &JobKey| self.store.job(*child).parent() == Some(id);
-        let declared = links.iter().flat_map(|links| &links.children);
+        let declared = links.iter().flat_map(|links| links.children.ids());
         let mut existing = declared
             .filter_map(|child| self.store.find(child))
             .filter(is_theirs);

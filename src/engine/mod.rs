@@ -33,6 +33,7 @@ mod figures;
 mod flow;
 mod group;
 mod id;
+mod id_map;
 mod job;
 mod lease;
 mod limit;

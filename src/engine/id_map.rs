@@ -1,0 +1,71 @@
+//! Ids in the order in which they came, each once: found, added and removed in logarithmic time, because a parent may
+//! have thousands of children that come and go one by one.
+
+use std::collections::BTreeMap;
+
+use super::id::JobId;
+
+/// Values by id, with the places of the ids; places only grow.
+#[derive(Debug)]
+pub(super) struct IdMap<V> {
+    entries: BTreeMap<JobId, (u64, V)>,
+    next: u64,
+}
+
+/// Ids alone.
+pub(super) type IdList = IdMap<()>;
+
+impl<V> Default for IdMap<V> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            next: 0,
+        }
+    }
+}
+
+impl<V> IdMap<V> {
+    pub(super) fn contains(&self, id: &JobId) -> bool {
+        self.entries.contains_key(id)
+    }
+
+    /// Puts an id behind all others, also one that is there.
+    pub(super) fn put_last(&mut self, id: JobId, value: V) {
+        self.next += 1;
+        self.entries.insert(id, (self.next, value));
+    }
+
+    pub(super) fn remove(&mut self, id: &JobId) {
+        self.entries.remove(id);
+    }
+
+    /// First come first.
+    pub(super) fn ordered(&self) -> Vec<(&JobId, &V)> {
+        let mut list: Vec<_> = self.entries.iter().collect();
+        list.sort_unstable_by_key(|(_, (place, _))| *place);
+        let list = list.into_iter();
+        list.map(|(id, (_, value))| (id, value)).collect()
+    }
+}
+
+impl IdList {
+    /// Appends an id, unless it is there.
+    pub(super) fn add(&mut self, id: JobId) {
+        if !self.contains(&id) {
+            self.put_last(id, ());
+        }
+    }
+
+    /// First come first.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &JobId> {
+        self.ordered().into_iter().map(|(id, ())| id)
+    }
+}
+
+impl FromIterator<JobId> for IdList {
+    fn from_iter<I: IntoIterator<Item = JobId>>(ids: I) -> Self {
+        let mut list = Self::default();
+        ids.into_iter().for_each(|id| list.add(id));
+        list
+    }
+}
