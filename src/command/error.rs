@@ -399,9 +399,10 @@ impl CommandError {
 
 const fn refusal_code(refusal: &Refusal) -> ErrorCode {
     match refusal {
-        Refusal::NotActive(_) | Refusal::ParentNotLinkable(_) | Refusal::NoParent(_) => {
-            ErrorCode::WrongState
-        }
+        Refusal::NotActive(_)
+        | Refusal::ParentNotLinkable(_)
+        | Refusal::RepeatRelations(_)
+        | Refusal::NoParent(_) => ErrorCode::WrongState,
         Refusal::TokenRequired(_) => ErrorCode::LockRequired,
         Refusal::TokenInvalid(_) => ErrorCode::LockInvalid,
         Refusal::NotFound(_)
@@ -452,6 +453,9 @@ const fn refusal_hint(refusal: &Refusal) -> &'static str {
         Refusal::ParentNotFound(_) => "Add the parent first.",
         Refusal::ParentNotLinkable(_) => {
             "Children can be added only to a parent that has not started; read its state."
+        }
+        Refusal::RepeatRelations(_) => {
+            "Let the repeating job add a flow when it runs, or tie jobs that run once."
         }
         Refusal::ParentElsewhere { .. } => "Name the queue that the parent is in.",
         Refusal::OwnParent | Refusal::OwnFlowParent => "Name another job as the parent.",

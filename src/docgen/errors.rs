@@ -185,6 +185,7 @@ fn causes() -> Vec<CommandError> {
         Refusal::OwnerNeeded(id()),
         Refusal::ParentNotFound(id()),
         Refusal::ParentNotLinkable(id()),
+        Refusal::RepeatRelations(id()),
         Refusal::ParentElsewhere {
             parent: id(),
             queue: "<queue>".into(),

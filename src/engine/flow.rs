@@ -127,10 +127,23 @@ impl Engine {
             .find(parent)
             .ok_or_else(|| Refusal::ParentNotFound(parent.clone()))?;
         let state = self.store.job(key).state;
-        if state.is_queued() || state == State::WaitingChildren {
-            Ok(key)
-        } else {
-            Err(Refusal::ParentNotLinkable(parent.clone()))
+        if !state.is_queued() && state != State::WaitingChildren {
+            return Err(Refusal::ParentNotLinkable(parent.clone()));
+        }
+        self.check_runs_once(key)?;
+        Ok(key)
+    }
+
+    /// The next generation of a job that repeats would not know its ties (engine contract, section 12).
+    fn check_runs_once(&self, key: JobKey) -> Result<(), Refusal> {
+        let job = self.store.job(key);
+        match job
+            .options
+            .as_ref()
+            .and_then(|options| options.repeat.as_ref())
+        {
+            Some(_) => Err(Refusal::RepeatRelations(job.id.clone())),
+            None => Ok(()),
         }
     }
 
@@ -161,7 +174,7 @@ impl Engine {
     /// Where the parent declares the child already, only the child learns of it, whatever the parent's state.
     ///
     /// # Errors
-    /// [`Refusal`] when either is missing, the child has another parent, the parent has started, or each would wait for
+    /// [`Refusal`] when either is missing or repeats, the child has another parent, the parent has started, or each would wait for
     /// the other.
     pub fn link(
         &mut self,
@@ -192,6 +205,7 @@ impl Engine {
                 parent: other.clone(),
             });
         }
+        self.check_runs_once(child_key)?;
         if !declared {
             self.linkable(parent)?;
             if self.waits_for(child, parent) {

@@ -163,6 +163,8 @@ pub enum Refusal {
     ParentNotFound(JobId),
     /// The parent is active or over.
     ParentNotLinkable(JobId),
+    /// The job repeats, so it is nobody's parent or child.
+    RepeatRelations(JobId),
     /// The parent is in another queue than was said.
     ParentElsewhere {
         /// The parent.
@@ -231,6 +233,10 @@ impl fmt::Display for Refusal {
             ),
             Self::ParentNotFound(id) => write!(f, "Parent job not found: {id}"),
             Self::ParentNotLinkable(id) => write!(f, "Parent job {id} is not linkable"),
+            Self::RepeatRelations(id) => write!(
+                f,
+                "Job {id} repeats: repeat jobs cannot participate in parent or dependency relationships"
+            ),
             Self::ParentElsewhere {
                 parent,
                 queue,

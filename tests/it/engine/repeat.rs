@@ -2,13 +2,14 @@
 
 use bunqueue_mcp::command::draft::{JobDraft, Number};
 use bunqueue_mcp::command::schedule::RepeatDraft;
-use bunqueue_mcp::command::{Ack, UpdateData, UpdateParent};
+use bunqueue_mcp::command::{Ack, Add, MoveToWaitingChildren, UpdateData, UpdateParent};
 use bunqueue_mcp::engine::{
-    Bucket, Change, Dedup, Delivery, JobDetail, JobId, Listing, Millis, NewJob, Repeat, State,
+    Bucket, Change, Dedup, Delivery, JobDetail, JobId, JobLinks, Listing, Millis, NewJob, Parent,
+    Repeat, State, TokenGiven,
 };
 
 use crate::engine::schedule::at;
-use crate::world::{World, awaiting, given, id, job, keyed, payload, with};
+use crate::world::{World, awaiting, given, id, job, keyed, payload, queue, with};
 
 fn refusal(draft: &JobDraft<'_>) -> String {
     draft.check().expect_err("the job is refused").to_string()
@@ -454,15 +455,47 @@ fn update(world: &mut World, id: &JobId, byte: u8) -> Change {
 }
 
 #[test]
-fn data_for_a_completed_generation_goes_to_one_that_waits_for_others() {
+fn job_that_repeats_is_tied_to_nobody_later() {
+    let mut world = World::new();
+    let repeats = world.push("q", repeating(job(), every(1_000.0)));
+    let once = world.push("q", job());
+    let tie = |child: &JobId, parent: &JobId| UpdateParent {
+        child: child.clone(),
+        parent: parent.clone(),
+    };
+    let expected = format!(
+        "Job {repeats} repeats: repeat jobs cannot participate in parent or dependency relationships"
+    );
+    assert_eq!(world.refusal(tie(&repeats, &once)), expected);
+    assert_eq!(world.refusal(tie(&once, &repeats)), expected);
+    let parent = Some(Parent {
+        id: repeats,
+        queue: "q".into(),
+    });
+    let child = NewJob {
+        links: Some(Box::new(JobLinks {
+            parent,
+            ..JobLinks::default()
+        })),
+        ..job()
+    };
+    let add = Add {
+        queue: queue("q"),
+        job: child,
+    };
+    assert_eq!(world.refusal(add), expected);
+}
+
+#[test]
+fn data_for_a_completed_generation_goes_to_one_that_was_put_aside() {
     let mut world = World::new();
     let first = world.push("q", repeating(job(), every(1_000.0)));
     run(&mut world);
-    let next = pending(&mut world).expect("one").job.id;
-    let child = world.push("q", job());
-    world.ask(UpdateParent {
-        child,
-        parent: next.clone(),
+    world.sleep(1_000);
+    let next = world.pull("q").expect("due").job.id;
+    world.ask(MoveToWaitingChildren {
+        id: next.clone(),
+        token: TokenGiven::None,
     });
     assert_eq!(world.state(&next), Some(State::WaitingChildren));
     assert_eq!(update(&mut world, &first, 7), Change::Applied);

@@ -215,9 +215,16 @@ impl Reference {
                 parent: other.id.clone(),
             });
         }
+        let repeats = |at: usize| self.jobs[at].view.options.repeat.is_some();
+        if repeats(child_at) {
+            return Err(Refusal::RepeatRelations(child.clone()));
+        }
         if !declared {
             if !matches!(self.jobs[parent_at].place, Place::Queued) {
                 return Err(Refusal::ParentNotLinkable(parent.clone()));
+            }
+            if repeats(parent_at) {
+                return Err(Refusal::RepeatRelations(parent.clone()));
             }
             let mut open = vec![child.clone()];
             let mut seen = Vec::new();

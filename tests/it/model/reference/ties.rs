@@ -183,6 +183,9 @@ impl Reference {
             (None, Some(at)) if !matches!(self.jobs[at].place, Place::Queued) => {
                 return Err(Refusal::ParentNotLinkable(id.clone()));
             }
+            (None, Some(at)) if self.jobs[at].view.options.repeat.is_some() => {
+                return Err(Refusal::RepeatRelations(id.clone()));
+            }
             (None, Some(at)) => &self.jobs[at].view.queue,
         };
         if *stands_in != parent.queue {
