@@ -159,10 +159,8 @@ impl Engine {
             State::Waiting | State::Prioritized => {}
             State::Delayed => self.make_ready(turn, key),
             State::Active => {
-                let job = self.store.job(key);
-                check_lock(job, token)?;
-                let run_at = job.run_at;
-                self.end_delivery(key, Some(EndCause::Withdrawn));
+                self.take_back(key, token)?;
+                let run_at = self.store.job(key).run_at;
                 let prev = State::Active;
                 self.emit(turn, key, EventKind::Waiting { prev });
                 self.requeue(turn, key, run_at);
@@ -187,14 +185,14 @@ impl Engine {
         let Some(key) = self.store.find(id) else {
             return Ok(Change::NotFound);
         };
-        let job = self.store.job(key);
-        if job.state != State::Active {
-            return Ok(Change::WrongState(job.state));
+        let state = self.store.job(key).state;
+        if state != State::Active {
+            return Ok(Change::WrongState(state));
         }
-        check_lock(job, token)?;
-        let (now, run_at) = (self.now, job.run_at);
-        self.end_delivery(key, Some(EndCause::Withdrawn));
+        self.take_back(key, token)?;
+        let now = self.now;
         let job = self.store.job_mut(key);
+        let run_at = job.run_at;
         job.links.get_or_insert_default().parked = true;
         job.record(State::WaitingChildren, now, None, None);
         let prev = State::Active;
@@ -256,11 +254,9 @@ impl Engine {
         let Some(key) = self.store.find(id) else {
             return Ok(Change::NotFound);
         };
-        let job = self.store.job(key);
-        let state = job.state;
+        let state = self.store.job(key).state;
         if state == State::Active {
-            check_lock(job, token)?;
-            self.end_delivery(key, Some(EndCause::Withdrawn));
+            self.take_back(key, token)?;
         } else if state.is_queued() {
             self.unqueue(key);
         } else {
@@ -268,6 +264,14 @@ impl Engine {
         }
         put(self, key, state);
         Ok(Change::Applied)
+    }
+
+    /// Ends a delivery on the word of whoever has it, if the token may: its worker is not lost.
+    fn take_back(&mut self, key: JobKey, token: TokenGiven) -> Result<(), Refusal> {
+        check_lock(self.store.job(key), token)?;
+        self.end_delivery(key, Some(EndCause::Withdrawn));
+        self.store.job_mut(key).life().lost_in_a_row = 0;
+        Ok(())
     }
 
     fn make_ready(&mut self, turn: &mut Turn<'_>, key: JobKey) {

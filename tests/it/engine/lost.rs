@@ -1,6 +1,8 @@
 //! Section 9: stalls, lock expiry, disconnects.
 
-use bunqueue_mcp::command::{Ack, Obliterate, Progress, Pull, WaitJob};
+use bunqueue_mcp::command::{
+    Ack, ChangeDelay, MoveToWaitingChildren, Obliterate, Progress, Pull, UpdateParent, WaitJob,
+};
 use bunqueue_mcp::engine::{
     Change, Config, EventKind, FailureReason, JobId, NewJob, Renewal, Report, SPAN_MAX,
     StallDetail, State, TokenGiven, WaitFor,
@@ -356,6 +358,49 @@ fn job_that_takes_its_worker_with_it_ends_at_the_tenth_loss() {
     assert_eq!(world.failure(&id).reason, FailureReason::WorkerLost);
     let terminal = |kind: &EventKind| matches!(kind, EventKind::Failed { terminal: true, .. });
     assert!(world.event_kinds().iter().any(terminal));
+}
+
+/// A worker that gives its job back is not lost.
+#[test]
+fn job_that_is_given_back_has_not_lost_its_worker() {
+    type GiveBack = fn(&mut World, &JobId);
+    let ways: [GiveBack; 3] = [
+        |world, id| drop(world.move_to_wait(id, None)),
+        |world, id| {
+            world.ask(ChangeDelay {
+                id: id.clone(),
+                delay: 0.0,
+                token: TokenGiven::None,
+            });
+        },
+        |world, id| {
+            world.ask(MoveToWaitingChildren {
+                id: id.clone(),
+                token: TokenGiven::None,
+            });
+            let child = world.push("children", job());
+            world.ask(UpdateParent {
+                child: child.clone(),
+                parent: id.clone(),
+            });
+            world.cancel(&child);
+        },
+    ];
+    for give_back in ways {
+        let mut world = World::new();
+        let id = world.push("q", job());
+        let lose_often = |world: &mut World| {
+            for _ in 0..9 {
+                world.as_connection(1).pull("q").expect("ready");
+                world.close(1);
+            }
+        };
+        lose_often(&mut world);
+        world.as_connection(2).pull("q").expect("ready");
+        give_back(&mut world, &id);
+        lose_often(&mut world);
+        assert_eq!(world.state(&id), Some(State::Waiting));
+    }
 }
 
 #[test]

@@ -249,7 +249,8 @@ impl Reference {
     }
 
     /// Whether the token lets its bearer move or discard an active job.
-    pub(super) fn held(&self, at: usize, token: TokenGiven) -> Result<(), Refusal> {
+    /// Whether the token may take the job back from its worker, which is not lost then.
+    pub(super) fn held(&mut self, at: usize, token: TokenGiven) -> Result<(), Refusal> {
         let id = self.jobs[at].view.id.clone();
         match (&self.jobs[at].place, token) {
             (Place::Active(Active { token: Some(_), .. }), TokenGiven::None) => {
@@ -266,7 +267,10 @@ impl Reference {
             {
                 Err(Refusal::TokenInvalid(id))
             }
-            _ => Ok(()),
+            _ => {
+                self.jobs[at].lost = 0;
+                Ok(())
+            }
         }
     }
 
