@@ -58,7 +58,7 @@ pub struct NewCron {
     pub definition: CronDefinition,
     /// It runs at once as well, unless it replaces one.
     pub immediately: bool,
-    /// Overlaps are unwanted from now on: a queued job that holds its key is deleted.
+    /// Overlaps are unwanted from now on: a queued job that holds its key is deleted, unless others wait for it.
     pub replace_queued: bool,
 }
 
@@ -423,7 +423,11 @@ impl Engine {
             .find(&entry.cron.definition.queue)
             .zip(unique_key)
             .and_then(|(queue, unique_key)| self.key_owner(queue, unique_key));
-        if let Some(owner) = owner.filter(|job| State::is_queued(self.store.job(*job).state)) {
+        let may_go = |key: &JobKey| {
+            let job = self.store.job(*key);
+            job.state.is_queued() && !self.has_dependents(&job.id)
+        };
+        if let Some(owner) = owner.filter(may_go) {
             self.remove_single(turn, owner);
         }
     }

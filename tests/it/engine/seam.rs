@@ -178,6 +178,22 @@ fn cron_that_replaces_spares_a_job_that_others_wait_for() {
     assert_eq!((figures.executions, figures.absorbed), (1, 1));
 }
 
+#[test]
+fn cron_that_wants_no_overlap_any_more_spares_a_job_that_others_wait_for() {
+    let mut world = World::new();
+    let mut draft = crate::engine::cron::every("tick", 1_000);
+    world.upsert(&draft);
+    world.sleep(1_000);
+    let (queue, key) = (queue("q"), "cron:tick".into());
+    let first = world.ask(GetDedupOwner { queue, key });
+    let first = first.expect("a run is queued");
+    world.push("r", after(named("waits"), &first.to_string()));
+    draft.prevent_overlap = Some(true);
+    world.upsert(&draft);
+    assert_eq!(world.state(&first), Some(State::Waiting));
+    assert_eq!(world.state(&id("waits")), Some(State::WaitingChildren));
+}
+
 /// A generation that runs again has been followed already.
 #[test]
 fn completed_generation_that_runs_again_starts_no_second_chain() {

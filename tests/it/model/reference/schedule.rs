@@ -114,6 +114,7 @@ impl Reference {
             if let Some(job) = owner.and_then(|id| self.find(&id))
                 && matches!(self.jobs[job].place, Place::Queued)
                 && self.state_at(job) != State::WaitingChildren
+                && !self.is_awaited(&self.jobs[job].view.id)
             {
                 let prev = self.state_at(job);
                 self.emit_for(job, EventKind::Removed { prev });
@@ -178,11 +179,8 @@ impl Reference {
             entry.queue == *queue && Some(&entry.key) == options.unique_key.as_ref()
         })?;
         let owner = self.find(&entry.owner)?;
-        let awaited = self
-            .jobs
-            .iter()
-            .any(|job| job.ties.unmet.contains(&entry.owner));
-        (awaited && matches!(self.jobs[owner].place, Place::Queued)).then_some(owner)
+        (self.is_awaited(&entry.owner) && matches!(self.jobs[owner].place, Place::Queued))
+            .then_some(owner)
     }
 
     /// The worker of a delivery is lost: what a cron has brought under the key made from its name is deleted.

@@ -69,13 +69,17 @@ impl Reference {
             let Some(owner) = &fate.replaces else {
                 continue;
             };
-            let awaited = self.jobs.iter().any(|job| job.ties.unmet.contains(owner));
-            if awaited || jobs.iter().any(|job| depends_on(job).contains(owner)) {
+            if self.is_awaited(owner) || jobs.iter().any(|job| depends_on(job).contains(owner)) {
                 let refusal = Refusal::OwnerNeeded(owner.clone());
                 return Err(CommandError::Refused(refusal));
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody waits for that job.
+    pub(super) fn is_awaited(&self, id: &JobId) -> bool {
+        self.jobs.iter().any(|job| job.ties.unmet.contains(id))
     }
 
     fn foresee(&self, queue: &Arc<str>, jobs: &[NewJob]) -> Vec<Fate> {
