@@ -64,7 +64,8 @@ mod tests {
     use std::time::Instant;
 
     use crate::broker::{Broker, BrokerExt, LocalBroker};
-    use crate::command::draft::{JobDraft, Number};
+    use crate::command::draft::JobDraft;
+    use crate::command::given::Number;
     use crate::command::{Add, Operation, Pull, QueueName};
     use crate::engine::Config;
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::draft::Text;
-use super::error::ArgumentError;
+use super::argument::ArgumentError;
+use super::given::Text;
 use crate::engine::SPAN_MAX;
 
 /// Characters of a queue name.

@@ -1,9 +1,9 @@
 //! Limits as clients send them: the checks of what is set for a queue or a group, and of what a pull says of groups
 //! (engine contract, sections 17 and 18; tcp protocol, section 16).
 
+use super::argument::ArgumentError;
 use super::bounds;
-use super::draft::{Number, Text};
-use super::error::ArgumentError;
+use super::given::{Number, Text};
 use crate::engine::{Affinity, Millis, PullGroup, RateLimit, SPAN_MAX};
 
 /// Greatest number of jobs that a limit can say; more means the same.

@@ -3,8 +3,8 @@
 //! Settings are never refused: what is no number is ignored, what is out of bounds is brought into them. A selection of
 //! jobs is: to take another one than was meant could delete or repeat work.
 
-use super::draft::Number;
-use super::error::ArgumentError;
+use super::argument::ArgumentError;
+use super::given::Number;
 use crate::engine::{
     CompletedSelection, DlqConfigUpdate, DlqFilter, DlqSelection, FailureReason, JobId, Millis,
     SPAN_MAX, StallConfigUpdate,

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use super::QueueName;
+use super::argument::ArgumentError;
 use super::bounds::{self, TIME_MAX};
-use super::draft::{BackoffDraft, JobDraft, Number};
-use super::error::{ArgumentError, CommandError};
+use super::draft::{BackoffDraft, JobDraft};
+use super::error::CommandError;
+use super::given::Number;
 use crate::engine::{
     CronDefinition, JobOptions, Millis, NewCron, NewJob, Repeat, RepeatTiming, Schedule, check_zone,
 };

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use url::Url;
 
 use super::address;
+use super::argument::ArgumentError;
 use super::bounds::{QUEUE_NAME_MAX, WEBHOOK_SECRET_MAX, WEBHOOK_URL_MAX, cut};
-use super::error::ArgumentError;
 use crate::engine::{NewWebhook, WebhookEvent, WebhookSecret};
 
 /// Which addresses webhooks may point to.

@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::dependency::Policy;
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, State};
+use super::link::Policy;
 use super::outcome::Refusal;
 use super::queue::QueueKey;
 use super::store::JobKey;

@@ -37,6 +37,7 @@ mod id_map;
 mod job;
 mod lease;
 mod limit;
+mod link;
 mod manage;
 mod name;
 mod outcome;
@@ -62,7 +63,6 @@ pub use backlog::{Affinity, PullGroup};
 pub use cron::{Cron, CronDefinition, CronFigures, CronPage, DISCARDED_TOKENS_MAX, NewCron};
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
-pub use dependency::ChildFailure;
 pub use event::{Event, EventKind, StallDetail};
 pub use figures::{
     Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
@@ -78,6 +78,7 @@ pub use job::{
 };
 pub use lease::LOST_IN_A_ROW_MAX;
 pub use limit::{QueueLimits, RateLimit};
+pub use link::ChildFailure;
 pub use outcome::{
     AddOutcome, Added, BatchRefusal, Bucket, Caller, Change, CleanState, ConnectionId, Counts,
     FailReport, Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven,
@@ -100,8 +101,8 @@ pub use worker::{FORGET_AFTER_TIMEOUTS, WORKERS_MAX};
 use cron::Crons;
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
-use dependency::Dependencies;
 use figures::Figures;
+use link::Dependencies;
 use name::Names;
 use queue::{QueueKey, Queues};
 use retention::Retention;

@@ -10,11 +10,11 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
 use super::dead_letter::{DeadLetter, Trail};
-use super::dependency::Links;
 use super::id::{JobId, LockToken};
 use super::job::{
     AttemptRecord, Failure, FailureReason, JobOptions, JobView, Payload, State, TimelineEntry,
 };
+use super::link::Links;
 use super::name::NameKey;
 use super::outcome::ConnectionId;
 use super::queue::QueueKey;

@@ -18,7 +18,8 @@ use super::dispatch::{Answer, Dispatcher};
 use super::registry::Registry;
 use super::view::stored;
 use crate::broker::{Broker, BrokerExt, Clock, LocalBroker, ManualClock};
-use crate::command::draft::{JobDraft, Number};
+use crate::command::draft::JobDraft;
+use crate::command::given::Number;
 use crate::command::{Ack, Add, AddLog, CommandError, Fail, Progress, Pull, QueueName};
 use crate::engine::{Config, Delivery, FailReport, JobId, Millis, TokenGiven};
 

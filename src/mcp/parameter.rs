@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::schema::{FORM, Form, OR};
 use crate::command::QueueName;
 use crate::command::bounds::{BACKOFF_CAP_MAX, QUEUE_NAME_MAX};
-use crate::command::draft::{BackoffDraft, Number};
+use crate::command::draft::BackoffDraft;
+use crate::command::given::Number;
 use crate::engine::{Bucket, JobId, State, TokenGiven};
 
 /// Ms in a day: the longest backoff, timeout and lock.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::command::draft::Number;
+use crate::command::given::Number;
 use crate::command::payload::{self, Reader, Value};
 use crate::command::{ArgumentError, QueueName, bounds};
 use crate::engine::{JobId, TokenGiven};

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bunqueue_mcp::command::draft::Text;
+use bunqueue_mcp::command::given::Text;
 use bunqueue_mcp::command::schedule::CronDraft;
 use bunqueue_mcp::command::{
     Ack, Add, AddMany, Cancel, Command, CommandError, Executed, ExtendLock, Fail, GetCounts,

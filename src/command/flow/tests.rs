@@ -4,7 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::command::CommandError;
-use crate::command::draft::{JobDraft, Number};
+use crate::command::draft::JobDraft;
+use crate::command::given::Number;
 use crate::engine::{JobLinks, Parent, Payload};
 
 fn bytes(value: &Json) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! Monitoring: figures, dashboards, the store, memory. Each reply is of one instant.
 
 use super::{Execute, Outcome};
+use crate::command::ArgumentError;
 use crate::command::bounds::{self, QueueName};
-use crate::command::draft::Number;
-use crate::command::error::ArgumentError;
+use crate::command::given::Number;
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, MetricKind, Turn};
 

@@ -6,7 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::command::bounds::{ATTEMPTS_DEFAULT, JOB_NAME_MAX};
-use crate::command::draft::{JobDraft, Number};
+use crate::command::draft::JobDraft;
+use crate::command::given::Number;
 use crate::command::{Add, AddMany, CommandError};
 use crate::engine::{AddOutcome, NewJob};
 use crate::mcp::call::Call;

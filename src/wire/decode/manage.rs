@@ -1,6 +1,6 @@
 //! Changes to one job and to a whole queue (tcp protocol sections 11, 12, 14 and 17).
 
-use crate::command::draft::Number;
+use crate::command::given::Number;
 use crate::command::{
     ArgumentError, Cancel, ChangeDelay, ChangePriority, Clean, ClearLogs, Discard, Drain,
     MoveToWait, Obliterate, Pause, Promote, PromoteMany, RemoveDedupKey, RemoveJobDedupKey,

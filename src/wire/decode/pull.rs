@@ -1,6 +1,7 @@
 //! `PULL` and `PULLB` (tcp protocol sections 9 and 16.3).
 
-use crate::command::draft::{Number, whole_millis};
+use crate::command::draft::whole_millis;
+use crate::command::given::Number;
 use crate::command::payload::Value;
 use crate::command::{ArgumentError, Pull, Reply, bounds};
 use crate::engine::Millis;

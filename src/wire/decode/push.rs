@@ -3,7 +3,8 @@
 //! The values of options are checked by [`JobDraft::check`]; here they are only collected, and what
 //! belongs to jobs that depend on others or form groups is refused.
 
-use crate::command::draft::{BackoffDraft, JobDraft, Number};
+use crate::command::draft::{BackoffDraft, JobDraft};
+use crate::command::given::Number;
 use crate::command::payload::{self, Value};
 use crate::command::schedule::RepeatDraft;
 use crate::command::{Add, AddMany, ArgumentError, CommandError, bounds};

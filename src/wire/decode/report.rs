@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::command::draft::Number;
+use crate::command::given::Number;
 use crate::command::payload::{self, Value};
 use crate::command::{
     Ack, AckMany, AddLog, ArgumentError, CommandError, ExtendLock, Fail, Heartbeat, Progress,

@@ -1,6 +1,7 @@
 //! Section 11: named schedules, their values, their slots, and what becomes of their jobs.
 
-use bunqueue_mcp::command::draft::{BackoffDraft, Number};
+use bunqueue_mcp::command::draft::BackoffDraft;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::schedule::{CronDraft, CronJobDraft};
 use bunqueue_mcp::command::{
     CommandError, DeleteCron, Drain, GetDedupOwner, ListCrons, ListQueues, MoveToWait, Obliterate,

@@ -1,7 +1,7 @@
 //! Section 21: events, which there are and what each carries; the journal; B-28.
 
 use bunqueue_mcp::broker::{Broker, BrokerExt, EventFilter, LocalBroker};
-use bunqueue_mcp::command::draft::Number;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::{
     Ack, Add, ChangeDelay, Clean, Command, Discard, Drain, Obliterate, Pause, Progress, Resume,
     TrimEvents,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bunqueue_mcp::command::draft::Number;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::{
     Ack, AddLog, Cancel, ChangePriority, CompactMemory, GetCount, GetCounts, GetCountsPerPriority,
     GetMemoryStats, GetOverview, GetQueueDetail, GetQueueHealth, GetQueueMetrics, GetStats,

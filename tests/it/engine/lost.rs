@@ -365,7 +365,9 @@ fn job_that_takes_its_worker_with_it_ends_at_the_tenth_loss() {
 fn job_that_is_given_back_has_not_lost_its_worker() {
     type GiveBack = fn(&mut World, &JobId);
     let ways: [GiveBack; 3] = [
-        |world, id| drop(world.move_to_wait(id, None)),
+        |world, id| {
+            world.move_to_wait(id, None);
+        },
         |world, id| {
             world.ask(ChangeDelay {
                 id: id.clone(),

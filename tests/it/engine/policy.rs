@@ -2,7 +2,7 @@
 
 use bunqueue_mcp::command::recovery::StallConfigDraft;
 use bunqueue_mcp::command::{
-    GetStallConfig, ListQueues, Obliterate, Pull, SetStallConfig, draft::Number,
+    GetStallConfig, ListQueues, Obliterate, Pull, SetStallConfig, given::Number,
 };
 use bunqueue_mcp::engine::{
     Config, FailureReason, JobId, Millis, NewJob, StallConfig, StallConfigUpdate, State, TokenGiven,

@@ -1,6 +1,7 @@
 //! Section 12: jobs that repeat.
 
-use bunqueue_mcp::command::draft::{JobDraft, Number};
+use bunqueue_mcp::command::draft::JobDraft;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::schedule::RepeatDraft;
 use bunqueue_mcp::command::{Ack, Add, MoveToWaitingChildren, UpdateData, UpdateParent};
 use bunqueue_mcp::engine::{

@@ -1,6 +1,6 @@
 //! Where rules of several families meet.
 
-use bunqueue_mcp::command::draft::Number;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::{Add, AddMany, GetDedupOwner, RetryCompleted, SetDlqConfig};
 use bunqueue_mcp::engine::{
     CompletedSelection, Config, DlqConfigUpdate, JobLinks, NewJob, Parent, State,

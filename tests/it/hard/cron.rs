@@ -1,6 +1,7 @@
 //! Hard cases C: schedules and time, as far as they need no second process and no disk.
 
-use bunqueue_mcp::command::draft::{BackoffDraft, Number};
+use bunqueue_mcp::command::draft::BackoffDraft;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::schedule::{CronDraft, CronJobDraft};
 use bunqueue_mcp::command::{Drain, ListCrons};
 use bunqueue_mcp::engine::{BackoffKind, Cron, Dedup, JobView, Millis};

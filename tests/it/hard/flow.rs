@@ -1,6 +1,6 @@
 //! Group F: flows.
 
-use bunqueue_mcp::command::draft::Number;
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::{Clean, Discard, Drain};
 use bunqueue_mcp::engine::{Bucket, CleanState, Config, NewJob, State, TokenGiven};
 

@@ -5,7 +5,7 @@ mod auto;
 use bunqueue_mcp::command::recovery::{AgeDraft, DlqConfigDraft, DlqFilterDraft};
 use bunqueue_mcp::command::{
     GetDlq, GetDlqConfig, GetDlqStats, ListQueues, Obliterate, PurgeDlq, RemoveDlqJob, RetryDlq,
-    SetDlqConfig, draft::Number,
+    SetDlqConfig, given::Number,
 };
 use bunqueue_mcp::engine::{
     Change, Config, DlqConfig, DlqConfigUpdate, DlqFilter, DlqSelection, EventKind, FailureReason,

@@ -9,8 +9,9 @@ mod room;
 
 use std::sync::Arc;
 
-use bunqueue_mcp::command::draft::{JobDraft, Number};
+use bunqueue_mcp::command::draft::JobDraft;
 use bunqueue_mcp::command::flow::{FlowJobDraft, FlowNodeDraft, Plan, check_flow};
+use bunqueue_mcp::command::given::Number;
 use bunqueue_mcp::command::{
     AddMany, CommandError, Discard, Drain, Fail, GetChildFailures, GetChildrenValues, GetFlow,
     Obliterate, RemoveChildDependency, RemoveUnprocessedChildren, SetDlqConfig, UpdateData,

@@ -1,6 +1,7 @@
 //! What a job says of its group, and whether there is room in it (sections 2.3 and 6).
 
-use bunqueue_mcp::command::draft::{JobDraft, Number, Text};
+use bunqueue_mcp::command::draft::JobDraft;
+use bunqueue_mcp::command::given::{Number, Text};
 use bunqueue_mcp::command::{AddMany, GroupId, ListQueues};
 use bunqueue_mcp::engine::NewJob;
 

@@ -1,7 +1,8 @@
 //! Ties between jobs: those that a new job asks for, and whole flows.
 
-use bunqueue_mcp::command::draft::{JobDraft, Number, Text};
+use bunqueue_mcp::command::draft::JobDraft;
 use bunqueue_mcp::command::flow::{AddFlow, FlowJobDraft, FlowNodeDraft, Plan, check_flow};
+use bunqueue_mcp::command::given::{Number, Text};
 use bunqueue_mcp::engine::{JobId, JobOptions, Millis, NewLinks, Parent, Payload};
 use rmpv::Value;
 

@@ -1,6 +1,6 @@
 //! Steps about limits and groups.
 
-use bunqueue_mcp::command::draft::Text;
+use bunqueue_mcp::command::given::Text;
 use bunqueue_mcp::command::{
     ClearConcurrency, ClearRateLimit, Command, GetGroupActiveCount, GetGroupConcurrency,
     GetGroupJobsCount, GetGroupRateLimit, GetGroupRateLimitTtl, GetGroupsJobsCount, GetQueueLimits,

@@ -1,0 +1,180 @@
+//! What is known of the ties between jobs: who waits for whom, what a child's end means, and which completed jobs are
+//! remembered. The rules stand in [`super::dependency`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::id::JobId;
+use super::id_map::{IdList, IdMap};
+use super::job::{JobLinks, JobOptions, Parent, Payload};
+use super::store::{Job, JobKey};
+
+/// What the engine knows of dependencies beside the jobs themselves.
+#[derive(Debug, Default)]
+pub(super) struct Dependencies {
+    /// Who waits for a job, in order of admission.
+    pub(super) dependents: HashMap<JobId, BTreeSet<(u64, JobKey)>>,
+    /// Completed jobs that were deleted: whoever depends on one later need not wait.
+    pub(super) proofs: Proofs,
+    /// What the ends of jobs still have to do to others.
+    pub(super) consequences: VecDeque<Consequence>,
+    /// Somebody is working them off.
+    pub(super) settling: bool,
+}
+
+/// Ids of completed jobs that are no longer kept, the newest; the bound is the configuration's.
+#[derive(Debug, Default)]
+pub(super) struct Proofs {
+    /// With the number of the proof.
+    pub(super) known: HashMap<JobId, u64>,
+    pub(super) order: BTreeMap<u64, JobId>,
+    next: u64,
+}
+
+impl Proofs {
+    pub(super) fn add(&mut self, id: &JobId, max: usize) {
+        self.forget(id);
+        self.next += 1;
+        self.known.insert(id.clone(), self.next);
+        self.order.insert(self.next, id.clone());
+        while self.order.len() > max
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: &JobId) {
+        if let Some(number) = self.known.remove(id) {
+            self.order.remove(&number);
+        }
+    }
+}
+
+/// How a job ended, as far as others care.
+#[derive(Debug)]
+pub(super) enum Consequence {
+    /// It completed.
+    Completed {
+        id: JobId,
+        queue: Arc<str>,
+        parent: Option<JobId>,
+        result: Option<Payload>,
+    },
+    /// It failed for good, and has a parent.
+    Failed {
+        id: JobId,
+        queue: Arc<str>,
+        parent: JobId,
+        policy: Policy,
+        error: Option<Arc<str>>,
+    },
+    /// It was deleted before it had completed.
+    Removed {
+        id: JobId,
+        parent: Option<JobId>,
+        policy: Policy,
+    },
+}
+
+/// What a child's failure for good does to its parent (engine contract, section 13.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// The parent keeps waiting: a retry may still complete the child.
+    Wait,
+    /// The parent fails.
+    FailParent,
+    /// The parent no longer waits for this child.
+    Drop,
+    /// As `Drop`, and the parent can read the error.
+    Ignore,
+    /// The parent waits for nobody any more, and can read the error.
+    Continue,
+}
+
+/// The ties of a job to others. In a box of its own: most jobs have none.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    pub(super) parent: Option<Parent>,
+    pub(super) depends_on: IdList,
+    pub(super) children: IdList,
+    pub(super) unmet: BTreeSet<JobId>,
+    /// Results of children that completed while it waited, with their queues.
+    pub(super) values: BTreeMap<JobId, (Arc<str>, Payload)>,
+    pub(super) failures: IdMap<ChildFailure>,
+    /// A worker put it aside; only a change of its dependencies brings it back.
+    pub(super) parked: bool,
+}
+
+/// A child that failed without holding its parent back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildFailure {
+    /// The child.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Its error; empty when its worker gave none.
+    pub error: Arc<str>,
+    /// Its policy was to be ignored; otherwise the parent went on without any of its children.
+    pub ignored: bool,
+}
+
+impl Policy {
+    /// What a job with these options does to its parent.
+    pub(super) fn of(options: Option<&JobOptions>) -> Self {
+        match options {
+            Some(options) if options.fail_parent_on_failure => Self::FailParent,
+            Some(options) if options.continue_parent_on_failure => Self::Continue,
+            Some(options) if options.ignore_dependency_on_failure => Self::Ignore,
+            Some(options) if options.remove_dependency_on_failure => Self::Drop,
+            _ => Self::Wait,
+        }
+    }
+}
+
+impl Links {
+    pub(super) fn is_blocking(&self) -> bool {
+        self.parked || !self.unmet.is_empty()
+    }
+
+    pub(super) fn view(&self) -> JobLinks {
+        JobLinks {
+            parent: self.parent.clone(),
+            depends_on: self.depends_on.ids().cloned().collect(),
+            children: self.children.ids().cloned().collect(),
+        }
+    }
+}
+
+impl Job {
+    /// Whether it waits for others.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.links.as_ref().is_some_and(|links| links.is_blocking())
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        Policy::of(self.options.as_deref())
+    }
+
+    /// Its ties, if it has any.
+    pub(super) fn ties(&self) -> Option<JobLinks> {
+        let links = self.links.as_ref()?.view();
+        (links != JobLinks::default()).then_some(links)
+    }
+
+    pub(super) fn parent(&self) -> Option<&JobId> {
+        let parent = self.links.as_ref()?.parent.as_ref()?;
+        Some(&parent.id)
+    }
+}
+
+impl Dependencies {
+    pub(super) fn forget(&mut self, id: &JobId, seq: u64, dependent: JobKey) {
+        if let Some(waiting) = self.dependents.get_mut(id) {
+            waiting.remove(&(seq, dependent));
+            if waiting.is_empty() {
+                self.dependents.remove(id);
+            }
+        }
+    }
+}
