@@ -43,7 +43,7 @@ impl Meter {
         for command in commands {
             let [push, pull, ack] = &mut times;
             match command {
-                Command::Add(_) | Command::AddMany(_) => *push += 1,
+                Command::Add(_) | Command::AddMany(_) | Command::AddFlow(_) => *push += 1,
                 Command::Pull(_) => *pull += 1,
                 Command::Ack(_) | Command::AckMany(_) => *ack += 1,
                 _ => {}

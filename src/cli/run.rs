@@ -140,7 +140,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         let (listener, address) = listen(&tcp.host, tcp.port).await?;
         listening.tcp = Some(address);
         listening.tcp_tokens = !tcp.tokens.is_empty();
-        let options = worker_options(tcp);
+        let options = worker_options(tcp, config.metrics.labelled_queues);
         doors.spawn(server::serve(
             listener,
             Arc::clone(&broker),
@@ -232,7 +232,7 @@ fn webhook_options(settings: &Webhooks) -> webhooks::Options {
     }
 }
 
-fn worker_options(tcp: &Tcp) -> ServerOptions {
+fn worker_options(tcp: &Tcp, labelled_queues: usize) -> ServerOptions {
     ServerOptions {
         tokens: tcp.tokens.clone(),
         write_budget_bytes: tcp.write_budget,
@@ -240,6 +240,7 @@ fn worker_options(tcp: &Tcp) -> ServerOptions {
         frame_limit: tcp
             .frame_limit
             .map(|(frames, window)| FrameLimit { frames, window }),
+        labelled_queues,
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod error;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -126,8 +128,8 @@ pub const SETTINGS: &[Setting] = &[
         "Further Origin headers to accept, separated by commas"),
     setting!(ServeMcp, Some("mcp"), ["BUNQUEUE_SERVE_MCP"], "true|false", "true", Serve,
         "Whether the HTTP listener carries the MCP endpoint"),
-    setting!(MetricsQueues, Some("metrics-max-queues"), ["METRICS_MAX_QUEUES"], "N", "100", Serve,
-        "Queues with figures of their own in /prometheus; the rest is only counted"),
+    setting!(MetricsQueues, Some("metrics-max-queues"), ["METRICS_MAX_QUEUES"], "N", "100", Both,
+        "Queues with figures of their own in the metrics for Prometheus; the rest is only counted"),
     setting!(MetricsAuth, Some("metrics-auth"), ["METRICS_AUTH"], "true|false", "false", Serve,
         "Whether /prometheus asks for the tokens of the MCP endpoint"),
     setting!(TcpListen, Some("tcp-listen"), ["BUNQUEUE_MCP_TCP_LISTEN"], "[HOST:]PORT", "", Mcp,

@@ -10,8 +10,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::broker::{BACKLOG_MAX, Broker, EventFilter, PublishedEvent, Submitted, Subscription};
 use crate::command::bounds::FRAME_MAX;
 use crate::command::{Command, MoveToWait, Reply};
-use crate::engine::{ConnectionId, Delivery, Millis, TokenGiven};
+use crate::engine::{ConnectionId, Delivery, Millis, Overview, TokenGiven};
+use crate::metrics::{self, Process};
 use crate::wire::frame::{self, Front};
+use crate::wire::reply::{Memory, Surroundings};
 use crate::wire::{Action, Decoder, Envelope, ReqId, SessionAction, event, reply};
 
 use super::ServerOptions;
@@ -34,9 +36,23 @@ fn weight(command: &Command) -> usize {
         Command::Pull(pull) => pull.count,
         Command::Heartbeat(beat) => beat.items.len(),
         Command::ExtendLock(extend) => extend.items.len(),
+        Command::AddFlow(flow) => flow.jobs.len(),
         Command::GetJobs(_)
         | Command::GetCountsPerPriority(_)
+        | Command::GetDlq(_)
+        | Command::GetDlqStats(_)
+        | Command::GetChildrenValues(_)
+        | Command::GetOverview(_)
+        | Command::ListQueueSummaries(_)
+        | Command::GetQueueDetail(_)
+        | Command::ListCrons(_)
         | Command::PromoteMany(_)
+        | Command::RetryDlq(_)
+        | Command::RetryCompleted(_)
+        | Command::PurgeDlq(_)
+        | Command::SetDlqConfig(_)
+        | Command::RemoveUnprocessedChildren(_)
+        | Command::CompactMemory(_)
         | Command::Drain(_)
         | Command::Clean(_)
         | Command::Obliterate(_) => RUN_MAX,
@@ -49,6 +65,29 @@ pub(super) struct Door {
     pub(super) broker: Arc<dyn Broker>,
     pub(super) options: ServerOptions,
     pub(super) tokens: Tokens,
+}
+
+impl Surroundings for Door {
+    fn now(&self) -> Millis {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn memory(&self) -> Memory {
+        let process = Process::now();
+        Memory {
+            heap: process.heap.unwrap_or_default(),
+            resident: process.resident.unwrap_or_default(),
+        }
+    }
+
+    fn exposition(&self, overview: &Overview) -> String {
+        let connections = self.broker.connections();
+        let queues = self.options.labelled_queues;
+        metrics::render(overview, &Process::now(), connections, queues)
+    }
 }
 
 /// What is left of received bytes.
@@ -222,7 +261,7 @@ impl<'d> Dialogue<'d> {
 
     fn answer(&mut self, (asked, answer): Answered) {
         let Asked { req_id, shape } = asked;
-        let fits = reply::answer(self.out.end(), &req_id, &shape, &answer, unix_time);
+        let fits = reply::answer(self.out.end(), &req_id, &shape, &answer, self.door);
         if let (false, Ok(Reply::Pulled(deliveries))) = (fits, answer) {
             self.return_undeliverable(deliveries);
         }
@@ -288,7 +327,7 @@ impl<'d> Dialogue<'d> {
     fn answer_itself(&mut self, req_id: &ReqId, action: SessionAction) {
         match action {
             SessionAction::Hello => reply::hello(self.out.end(), req_id),
-            SessionAction::Ping => reply::pong(self.out.end(), req_id, unix_time()),
+            SessionAction::Ping => reply::pong(self.out.end(), req_id, self.door.now()),
             SessionAction::Auth { token } => {
                 if token.is_some_and(|token| self.door.tokens.accept(&token)) {
                     self.authenticated = true;
@@ -319,11 +358,4 @@ impl<'d> Dialogue<'d> {
         self.events = None;
         self.attachment = None;
     }
-}
-
-fn unix_time() -> Millis {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }

@@ -35,6 +35,8 @@ pub struct ServerOptions {
     pub partial_frame_timeout: Option<Duration>,
     /// Frames a connection may send; `None` means any number.
     pub frame_limit: Option<FrameLimit>,
+    /// Queues that have figures of their own in the text for Prometheus.
+    pub labelled_queues: usize,
 }
 
 impl Default for ServerOptions {
@@ -44,6 +46,7 @@ impl Default for ServerOptions {
             write_budget_bytes: Some(67_108_864),
             partial_frame_timeout: Some(Duration::from_secs(60)),
             frame_limit: None,
+            labelled_queues: 100,
         }
     }
 }

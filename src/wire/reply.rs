@@ -5,7 +5,7 @@
 
 use crate::command::bounds::FRAME_MAX;
 use crate::command::{CommandError, Reply};
-use crate::engine::Millis;
+use crate::engine::{Millis, Overview};
 
 use super::encode::{self, Entries, Success};
 use super::envelope::ReqId;
@@ -15,18 +15,38 @@ use super::shape::Shape;
 /// The protocol spoken here (tcp protocol section 5).
 const PROTOCOL_VERSION: i64 = 3;
 
-/// Appends the reply to a command. `now` is asked only for replies that show an age. The answer is
-/// whether the reply fitted into a frame.
+/// What a few replies show that neither request nor broker knows; asked only for those.
+pub trait Surroundings {
+    /// Ms since the Unix epoch.
+    fn now(&self) -> Millis;
+
+    /// What the process takes.
+    fn memory(&self) -> Memory;
+
+    /// These figures as text for Prometheus.
+    fn exposition(&self, overview: &Overview) -> String;
+}
+
+/// Bytes that a process takes; zero where the system does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Those that stand for no file.
+    pub heap: u64,
+    /// Those in RAM.
+    pub resident: u64,
+}
+
+/// Appends the reply to a command. The answer is whether the reply fitted into a frame.
 pub fn answer(
     out: &mut Vec<u8>,
     req_id: &ReqId,
     shape: &Shape,
     answer: &Result<Reply, CommandError>,
-    now: fn() -> Millis,
+    around: &dyn Surroundings,
 ) -> bool {
     let mut refusal = None;
     let fits = frame::append(out, |out| {
-        refusal = encode::reply(out, req_id, shape, answer, now).err();
+        refusal = encode::reply(out, req_id, shape, answer, around).err();
         if let Some(text) = &refusal {
             refused(out, req_id, text);
         }

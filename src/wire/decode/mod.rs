@@ -5,13 +5,20 @@
 //! refused by name when it would change what a job means ([`ArgumentError::Unsupported`]), and is an
 //! unknown command otherwise.
 
+mod cron;
+mod dlq;
+mod flow;
+mod group;
+mod limit;
 mod manage;
+mod monitor;
 mod pull;
 mod push;
 mod query;
 mod report;
 #[cfg(test)]
 mod tests;
+mod webhook;
 mod worker;
 
 use std::sync::Arc;
@@ -147,8 +154,19 @@ impl Decoder {
             b"Ping" => Ok(Action::Session(SessionAction::Ping)),
             b"Hello" => Ok(Action::Session(SessionAction::Hello)),
             b"Auth" => Ok(Action::Session(worker::auth(fields))),
-            _ => return None,
+            _ => return self.by_family(name, fields),
         })
+    }
+
+    /// The others, each family by itself.
+    fn by_family(&mut self, name: &[u8], fields: &Fields<'_>) -> Option<Decoded> {
+        group::by_name(self, name, fields)
+            .or_else(|| flow::by_name(self, name, fields))
+            .or_else(|| dlq::by_name(name, fields))
+            .or_else(|| limit::by_name(name, fields))
+            .or_else(|| cron::by_name(self, name, fields))
+            .or_else(|| webhook::by_name(name, fields))
+            .or_else(|| monitor::by_name(name, fields))
     }
 
     /// A checked queue name.

@@ -4,11 +4,18 @@
 //! key without a value is left out where the protocol says absent, and nil where it says nil (tcp
 //! protocol section 3.2). Payloads are copied as they are.
 
+mod cron;
+mod dlq;
+mod flow;
+mod group;
 mod job;
+mod limit;
+mod monitor;
 mod outcome;
 mod query;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 use std::borrow::Cow;
 
@@ -17,6 +24,7 @@ use crate::command::{CommandError, Reply};
 use crate::engine::Millis;
 
 use super::envelope::ReqId;
+use super::reply::Surroundings;
 use super::shape::Shape;
 
 /// The text of a refusal.
@@ -31,20 +39,30 @@ pub(super) fn reply(
     req_id: &ReqId,
     shape: &Shape,
     answer: &Result<Reply, CommandError>,
-    now: fn() -> Millis,
+    around: &dyn Surroundings,
 ) -> Result<(), Refusal> {
     let reply = match answer {
         Ok(reply) => reply,
         Err(error) => return Err(error.to_string().into()),
     };
     let success = Success { out, req_id };
-    match outcome::write(success, shape, reply) {
-        Tried::Written(result) => result,
-        Tried::NotMine(success) => match query::write(success, shape, reply, now) {
-            Tried::Written(result) => result,
-            // The broker answered something else than it was asked: a fault of ours.
-            Tried::NotMine(_) => Err(CommandError::Internal.to_string().into()),
+    let tried = match shape {
+        Shape::Dlq(shape) => dlq::write(success, shape, reply),
+        Shape::Limit(shape) => limit::write(success, shape, reply),
+        Shape::Group(shape) => group::write(success, shape, reply),
+        Shape::Flow(shape) => flow::write(success, shape, reply),
+        Shape::Cron(shape) => cron::write(success, shape, reply),
+        Shape::Webhook(shape) => webhook::write(success, shape, reply),
+        Shape::Monitor(shape) => monitor::write(success, shape, reply, around),
+        shape => match outcome::write(success, shape, reply) {
+            Tried::NotMine(success) => query::write(success, shape, reply, around),
+            written => written,
         },
+    };
+    match tried {
+        Tried::Written(result) => result,
+        // The broker answered something else than it was asked: a fault of ours.
+        Tried::NotMine(_) => Err(CommandError::Internal.to_string().into()),
     }
 }
 

@@ -5,13 +5,14 @@ use crate::engine::{Bucket, Counts, JobDetail, JobId, LogLine, Millis, State, Wo
 
 use super::outcome::{NO_JOB, count, not_active, state_name};
 use super::{Entries, Refusal, Success, Tried, job};
+use crate::wire::reply::Surroundings;
 use crate::wire::shape::Shape;
 
 pub(super) fn write<'a>(
     success: Success<'a>,
     shape: &Shape,
     reply: &Reply,
-    now: fn() -> Millis,
+    around: &dyn Surroundings,
 ) -> Tried<'a> {
     Tried::Written(match (shape, reply) {
         (Shape::GetState(id), Reply::State(state)) => {
@@ -82,7 +83,7 @@ pub(super) fn write<'a>(
             Ok(())
         }
         (Shape::ListWorkers, Reply::Workers(workers)) => {
-            list_workers(success, workers, now());
+            list_workers(success, workers, around.now());
             Ok(())
         }
         _ => return Tried::NotMine(success),

@@ -2,10 +2,20 @@
 
 pub mod client;
 mod connections;
+mod crowd;
+mod dead_letters;
 mod events;
+mod flows;
 mod frames;
+mod groups;
 mod hostile;
+mod limits;
+mod monitoring;
 mod payloads;
 mod pipelining;
+mod schedules;
 mod slow;
+mod stop;
+mod tls;
 pub mod value;
+mod webhooks;

@@ -1,9 +1,16 @@
 //! Frames in, commands out: what each command of the protocol means, and how bad ones are refused.
 
+mod cron;
+mod dlq;
+mod flow;
+mod group;
 mod hostile;
+mod limit;
+mod monitor;
 mod push;
 mod report;
 mod rest;
+mod webhook;
 
 use serde_json::{Value as Json, json};
 

@@ -274,7 +274,7 @@ fn hard_w1_payloads_leave_byte_for_byte() {
         &ReqId::NONE,
         &shape,
         &answer,
-        || NOW
+        &Around
     ));
     assert!(
         body(&out)

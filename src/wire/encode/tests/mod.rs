@@ -1,20 +1,48 @@
 //! Answers in, replies out: the exact keys and values of every shape.
 
+mod cron;
+mod dlq;
+mod flow;
+mod group;
 mod job;
+mod limit;
+mod monitor;
 mod outcome;
 mod query;
+mod webhook;
 
 use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::command::payload::Reader;
 use crate::engine::{
-    Delivery, JobDetail, JobId, JobOptions, JobView, LockToken, Payload, State, TimelineEntry,
+    Delivery, JobDetail, JobId, JobOptions, JobView, LockToken, Overview, Payload, State,
+    TimelineEntry,
 };
 use crate::wire::frame::{Front, front};
-use crate::wire::reply;
+use crate::wire::reply::{self, Memory, Surroundings};
 
 const NOW: Millis = 1_700_000_050_000;
+/// What a process would know beside its broker.
+struct Around;
+
+impl Surroundings for Around {
+    fn now(&self) -> Millis {
+        NOW
+    }
+
+    fn memory(&self) -> Memory {
+        Memory {
+            heap: 3_000_000,
+            resident: 5_000_000,
+        }
+    }
+
+    fn exposition(&self, overview: &Overview) -> String {
+        format!("queues {}", overview.queues.len())
+    }
+}
+
 const TOKEN: &str = "0190a0b0-1234-7abc-8def-0123456789ab";
 
 /// The body of the only frame in `wire`.
@@ -28,7 +56,7 @@ fn body(wire: &[u8]) -> &[u8] {
 fn frame(shape: &Shape, answer: &Result<Reply, CommandError>) -> Vec<u8> {
     let mut out = Vec::new();
     let req_id = ReqId::from_raw(b"\xa17");
-    assert!(reply::answer(&mut out, &req_id, shape, answer, || NOW));
+    assert!(reply::answer(&mut out, &req_id, shape, answer, &Around));
     no_64_bit_integers(body(&out));
     out
 }

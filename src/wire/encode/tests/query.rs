@@ -214,7 +214,7 @@ fn a_reply_that_no_frame_holds_becomes_a_refusal() {
     let req_id = ReqId::from_raw(b"\xa17");
     let mut out = Vec::new();
     let shape = Shape::PullMany { owned: false };
-    assert!(!reply::answer(&mut out, &req_id, &shape, &answer, || NOW));
+    assert!(!reply::answer(&mut out, &req_id, &shape, &answer, &Around));
     let text = "Reply too large: exceeds maximum 67108864";
     assert_eq!(
         json_of(&out),

@@ -3,8 +3,24 @@
 //! Several commands of the protocol share one command of the seam and differ in their answers only; the
 //! shape carries that difference, and what the answer has to repeat from the request.
 
+mod cron;
+mod dlq;
+mod flow;
+mod group;
+mod limit;
+mod monitor;
+mod webhook;
+
 use crate::command::QueueName;
 use crate::engine::{Bucket, JobId};
+
+pub use cron::Cron;
+pub use dlq::Dlq;
+pub use flow::Flow;
+pub use group::Group;
+pub use limit::Limit;
+pub use monitor::Monitor;
+pub use webhook::Webhook;
 
 /// The form of the reply to one request; the names are those of the protocol's commands.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +115,20 @@ pub enum Shape {
     UnregisterWorker,
     /// `ListWorkers`
     ListWorkers,
+    /// Dead letters, reruns and policies per queue.
+    Dlq(Dlq),
+    /// Limits of queues.
+    Limit(Limit),
+    /// Groups.
+    Group(Group),
+    /// Flows and ties between jobs.
+    Flow(Flow),
+    /// Schedules.
+    Cron(Cron),
+    /// Webhooks.
+    Webhook(Webhook),
+    /// Figures.
+    Monitor(Monitor),
 }
 
 /// A change to one job; each has its own words for a refusal (tcp protocol sections 11 and 12).

@@ -1,0 +1,272 @@
+//! What is read from flags and variables, and what is refused.
+
+use super::read::*;
+use super::*;
+
+struct Fixed<'a>(&'a [(&'a str, &'a str)]);
+
+impl Source for Fixed<'_> {
+    fn flag(&self, flag: &str) -> Option<String> {
+        self.variable(&format!("--{flag}"))
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| (*value).to_owned())
+    }
+}
+
+fn fault(program: Program, given: &[(&str, &str)]) -> String {
+    load(program, &Fixed(given))
+        .expect_err("refused")
+        .to_string()
+}
+
+#[test]
+fn defaults_are_stdio_alone_and_loopback_for_serve() {
+    let bare = load(Program::Mcp, &Fixed(&[])).unwrap();
+    assert!(bare.stdio && bare.http.is_none() && bare.tcp.is_none());
+    let serve = load(Program::Serve, &Fixed(&[])).unwrap();
+    let (http, tcp) = (serve.http.unwrap(), serve.tcp.unwrap());
+    assert_eq!(
+        (http.host.as_str(), http.port, http.path.as_str()),
+        ("127.0.0.1", 6790, "/mcp")
+    );
+    assert_eq!((tcp.host.as_str(), tcp.port), ("127.0.0.1", 6789));
+    assert_eq!(tcp.write_budget, Some(67_108_864));
+    assert!(!serve.stdio);
+}
+
+#[test]
+fn flags_win_over_variables_and_the_first_variable_wins() {
+    let given = [
+        ("--tcp-port", "1"),
+        ("TCP_PORT", "2"),
+        ("HOST", "::1"),
+        ("BUNQUEUE_MCP_HTTP_HOST", "localhost"),
+    ];
+    let serve = load(Program::Serve, &Fixed(&given)).unwrap();
+    assert_eq!(serve.tcp.unwrap().port, 1);
+    assert_eq!(serve.http.unwrap().host, "::1");
+}
+
+#[test]
+fn s4_bad_settings_are_refused_and_named() {
+    let http = ("BUNQUEUE_MCP_TRANSPORT", "http");
+    let cases: [(&[(&str, &str)], &str); 15] = [
+        (
+            &[("BUNQUEUE_MCP_TRANSPORT", "sse")],
+            "BUNQUEUE_MCP_TRANSPORT must be stdio or http (got \"sse\")",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_HOST", "0.0.0.0")],
+            "Refusing to serve MCP over HTTP on non-loopback host \"0.0.0.0\"",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_HOST", "127.0.0.1:80")],
+            "must be a hostname or IP address (got \"127.0.0.1:80\")",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_PORT", "abc")],
+            "BUNQUEUE_MCP_HTTP_PORT must be a non-negative integer (got \"abc\")",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_PORT", "70000")],
+            "must be an integer between 0 and 65535 (got 70000)",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_PATH", "mcp")],
+            "BUNQUEUE_MCP_HTTP_PATH must start with \"/\"",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_PATH", "/docs/mcp/")],
+            "must not be the path of another page of this listener",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_TOKEN", " , ")],
+            "BUNQUEUE_MCP_HTTP_TOKEN is set but contains no token",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_TOKEN", "a b")],
+            "entries must not contain whitespace or control characters",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_MAX_SESSIONS", "0")],
+            "must be a positive integer (got \"0\")",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_SESSION_TTL_MS", "1.5")],
+            "must be a positive integer (got \"1.5\")",
+        ),
+        (
+            &[http, ("BUNQUEUE_MCP_HTTP_ALLOWED_HOSTS", "http://x")],
+            "entries must be host or host:port, not URLs (got \"http://x\")",
+        ),
+        (
+            &[
+                http,
+                ("BUNQUEUE_MCP_HTTP_ALLOWED_ORIGINS", "https://x.example/app"),
+            ],
+            "entries must be origins",
+        ),
+        (
+            &[("BUNQUEUE_DATA_PATH", "/data/q.db")],
+            "BUNQUEUE_DATA_PATH is set, but this version keeps jobs in memory only",
+        ),
+        (
+            &[("BUNQUEUE_MCP_TCP_LISTEN", "0.0.0.0:6789")],
+            "set BUNQUEUE_MCP_TCP_TOKEN, or bind 127.0.0.1",
+        ),
+    ];
+    for (given, text) in cases {
+        let message = fault(Program::Mcp, given);
+        assert!(message.contains(text), "{given:?}: {message}");
+    }
+}
+
+#[test]
+fn serve_on_a_network_needs_a_token_unless_it_serves_workers_only() {
+    let open = fault(Program::Serve, &[("HOST", "0.0.0.0")]);
+    assert!(open.contains("BUNQUEUE_MCP_HTTP_TOKEN"), "{open}");
+    let agents_only = [("HOST", "0.0.0.0"), ("BUNQUEUE_MCP_HTTP_TOKEN", "s")];
+    let open = fault(Program::Serve, &agents_only);
+    assert!(open.contains("AUTH_TOKENS"), "{open}");
+    assert!(
+        load(
+            Program::Serve,
+            &Fixed(&[("HOST", "0.0.0.0"), ("AUTH_TOKENS", "s")])
+        )
+        .is_ok()
+    );
+    assert!(
+        load(
+            Program::Serve,
+            &Fixed(&[("HOST", "0.0.0.0"), ("BUNQUEUE_SERVE_MCP", "false")])
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn metrics_are_open_unless_a_token_is_asked_for() {
+    let metrics =
+        |given: &[(&str, &str)]| load(Program::Serve, &Fixed(given)).map(|config| config.metrics);
+    let default = Metrics {
+        labelled_queues: 100,
+        with_token: false,
+    };
+    assert_eq!(metrics(&[]), Ok(default));
+    let given = [
+        ("METRICS_MAX_QUEUES", "0"),
+        ("METRICS_AUTH", "Yes"),
+        ("AUTH_TOKENS", "s"),
+    ];
+    let closed = Metrics {
+        labelled_queues: 0,
+        with_token: true,
+    };
+    assert_eq!(metrics(&given), Ok(closed));
+    for (given, text) in [
+        (
+            ("METRICS_AUTH", "true"),
+            "METRICS_AUTH is true, but there is no token to ask for",
+        ),
+        (
+            ("METRICS_AUTH", "maybe"),
+            "METRICS_AUTH must be true or false (got \"maybe\")",
+        ),
+        (
+            ("METRICS_MAX_QUEUES", "-1"),
+            "METRICS_MAX_QUEUES must be a non-negative integer (got \"-1\")",
+        ),
+    ] {
+        let message = fault(Program::Serve, &[given]);
+        assert!(message.contains(text), "{message}");
+    }
+}
+
+#[test]
+fn harmless_values_of_missing_settings_pass() {
+    let given = [
+        ("BUNQUEUE_MODE", "embedded"),
+        ("BUNQUEUE_MCP_TOOLSETS", "ALL"),
+        ("BUNQUEUE_MCP_CONFIRM", "off"),
+        ("DATA_PATH", " "),
+    ];
+    assert!(load(Program::Mcp, &Fixed(&given)).is_ok());
+}
+
+#[test]
+fn webhooks_and_workers_have_the_defaults_of_the_contract() {
+    let read = |given| {
+        let config = load(Program::Serve, &Fixed(given)).unwrap();
+        let Webhooks {
+            attempts,
+            retry_delay,
+            private,
+        } = config.webhooks;
+        (
+            attempts,
+            retry_delay.as_millis(),
+            private,
+            config.worker_timeout,
+        )
+    };
+    assert_eq!(read(&[]), (3, 1_000, false, 30_000));
+    let given = [
+        ("WEBHOOK_MAX_RETRIES", "1"),
+        ("WEBHOOK_RETRY_DELAY_MS", "0"),
+        ("WEBHOOK_ALLOW_PRIVATE", "TRUE"),
+        ("--worker-timeout-ms", "99999999999999999999"),
+    ];
+    assert_eq!(read(&given[..3]), (1, 0, true, 30_000));
+    let wrong: [(&str, &str); 4] = [
+        ("WEBHOOK_MAX_RETRIES", "0"),
+        ("WEBHOOK_RETRY_DELAY_MS", "1s"),
+        ("WEBHOOK_ALLOW_PRIVATE", "maybe"),
+        given[3],
+    ];
+    for (setting, value) in wrong {
+        let text = fault(Program::Mcp, &[(setting, value)]);
+        assert!(text.starts_with(setting), "{text}");
+    }
+}
+
+#[test]
+fn tcp_listen_takes_a_port_or_host_and_port() {
+    let listen = |value| {
+        load(Program::Mcp, &Fixed(&[("BUNQUEUE_MCP_TCP_LISTEN", value)])).map(|config| {
+            let tcp = config.tcp.unwrap();
+            (tcp.host, tcp.port)
+        })
+    };
+    assert_eq!(listen("0").unwrap(), ("127.0.0.1".into(), 0));
+    assert_eq!(listen("[::1]:7000").unwrap(), ("::1".into(), 7000));
+    assert_eq!(
+        listen("localhost:7000").unwrap(),
+        ("localhost".into(), 7000)
+    );
+    assert!(listen("localhost:x").is_err());
+}
+
+#[test]
+fn flags_are_unique_per_program_and_every_setting_is_described() {
+    for program in [Program::Mcp, Program::Serve] {
+        let mut flags: Vec<_> = SETTINGS
+            .iter()
+            .filter(|setting| program.reads(setting))
+            .filter_map(|setting| setting.flag)
+            .collect();
+        flags.sort_unstable();
+        let before = flags.len();
+        flags.dedup();
+        assert_eq!(flags.len(), before);
+    }
+    assert!(
+        SETTINGS
+            .iter()
+            .all(|setting| !setting.help.is_empty() && !setting.help.ends_with('.'))
+    );
+}

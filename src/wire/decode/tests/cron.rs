@@ -1,0 +1,1 @@
+//! Schedules: what is read and what is refused.

@@ -1,0 +1,1 @@
+//! Flows and ties between jobs: what is read and what is refused.

@@ -1,0 +1,1 @@
+//! Groups: what is read and what is refused.

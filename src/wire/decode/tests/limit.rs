@@ -1,0 +1,1 @@
+//! Limits of queues: what is read and what is refused.

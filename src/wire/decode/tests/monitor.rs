@@ -1,0 +1,1 @@
+//! Figures: what is read and what is refused.

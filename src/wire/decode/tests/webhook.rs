@@ -1,0 +1,1 @@
+//! Webhooks: what is read and what is refused.

@@ -1,0 +1,1 @@
+//! Dead letters, reruns and policies per queue: replies.

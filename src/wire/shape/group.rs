@@ -1,0 +1,5 @@
+//! Groups (tcp protocol section 16.2).
+
+/// The form of a reply of this family; the names are those of the protocol's commands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Group {}

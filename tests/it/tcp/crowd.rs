@@ -1,0 +1,1 @@
+//! Many connections at once, over the worker door.

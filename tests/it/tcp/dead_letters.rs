@@ -1,0 +1,1 @@
+//! Dead letters, reruns and the policies of queues, over the worker door.

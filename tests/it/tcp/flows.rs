@@ -1,0 +1,1 @@
+//! Flows and ties between jobs, over the worker door.

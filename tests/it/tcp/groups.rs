@@ -1,0 +1,1 @@
+//! Groups, over the worker door.

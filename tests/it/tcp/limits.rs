@@ -1,0 +1,1 @@
+//! Limits of queues, over the worker door.

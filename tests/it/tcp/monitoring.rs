@@ -1,0 +1,1 @@
+//! Figures and the dashboard, over the worker door.

@@ -1,0 +1,1 @@
+//! Schedules, over the worker door.

@@ -1,0 +1,1 @@
+//! The end of the process, over the worker door.

@@ -1,0 +1,1 @@
+//! Encrypted connections, over the worker door.

@@ -1,0 +1,1 @@
+//! Webhooks, over the worker door.
