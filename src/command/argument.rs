@@ -180,9 +180,6 @@ pub enum ArgumentError {
     /// A job that repeats is part of a flow.
     #[error("repeat jobs cannot participate in parent or dependency relationships")]
     RepeatRelations,
-    /// Part of the protocol that this version does not implement; ignoring it would change what the job means.
-    #[error("{0} is not supported by this version")]
-    Unsupported(&'static str),
 }
 
 impl ArgumentError {
@@ -252,7 +249,6 @@ impl ArgumentError {
             Self::NotTimestamp(_) => "Pass Unix milliseconds.",
             Self::RepeatCustomId => "Leave the id out; each generation gets one of its own.",
             Self::RepeatRelations => "Leave either repeat or the parent and dependencies out.",
-            Self::Unsupported(_) => "Leave the option out; a later version will take it.",
         }
     }
 }

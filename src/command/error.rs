@@ -391,7 +391,6 @@ mod tests {
             ArgumentError::NotTimestamp("x").into(),
             ArgumentError::RepeatCustomId.into(),
             ArgumentError::RepeatRelations.into(),
-            ArgumentError::Unsupported("x").into(),
         ];
         for cause in causes {
             assert!(

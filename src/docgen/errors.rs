@@ -283,7 +283,6 @@ fn argument_causes() -> Vec<ArgumentError> {
             command: "<command>",
             field,
         },
-        ArgumentError::Unsupported(field),
         ArgumentError::NotInteger(field),
         ArgumentError::NotBetween {
             field,
@@ -366,35 +365,34 @@ mod tests {
             ArgumentError::TooMany { .. } => 21,
             ArgumentError::EventTypes => 22,
             ArgumentError::LengthMismatch { .. } => 23,
-            ArgumentError::Unsupported(_) => 24,
-            ArgumentError::NotInteger(_) => 25,
-            ArgumentError::NotBetween { .. } => 26,
-            ArgumentError::NotSafeInteger(_) => 27,
-            ArgumentError::MetricsQueue => 28,
-            ArgumentError::MetricsType => 29,
-            ArgumentError::WebhookUrlRequired => 30,
-            ArgumentError::WebhookUrlTooLong => 31,
-            ArgumentError::WebhookUrlInvalid => 32,
-            ArgumentError::WebhookScheme => 33,
-            ArgumentError::WebhookHost(_) => 34,
-            ArgumentError::WebhookCredentials => 35,
-            ArgumentError::WebhookEvents(_) => 36,
-            ArgumentError::CronTiming => 37,
-            ArgumentError::CronInterval => 38,
-            ArgumentError::CronExpression(_) => 39,
-            ArgumentError::RepeatTiming => 40,
-            ArgumentError::RepeatInterval => 41,
-            ArgumentError::RepeatPattern(_) => 42,
-            ArgumentError::NotTimestamp(_) => 43,
-            ArgumentError::RepeatCustomId => 44,
-            ArgumentError::RepeatRelations => 45,
+            ArgumentError::NotInteger(_) => 24,
+            ArgumentError::NotBetween { .. } => 25,
+            ArgumentError::NotSafeInteger(_) => 26,
+            ArgumentError::MetricsQueue => 27,
+            ArgumentError::MetricsType => 28,
+            ArgumentError::WebhookUrlRequired => 29,
+            ArgumentError::WebhookUrlTooLong => 30,
+            ArgumentError::WebhookUrlInvalid => 31,
+            ArgumentError::WebhookScheme => 32,
+            ArgumentError::WebhookHost(_) => 33,
+            ArgumentError::WebhookCredentials => 34,
+            ArgumentError::WebhookEvents(_) => 35,
+            ArgumentError::CronTiming => 36,
+            ArgumentError::CronInterval => 37,
+            ArgumentError::CronExpression(_) => 38,
+            ArgumentError::RepeatTiming => 39,
+            ArgumentError::RepeatInterval => 40,
+            ArgumentError::RepeatPattern(_) => 41,
+            ArgumentError::NotTimestamp(_) => 42,
+            ArgumentError::RepeatCustomId => 43,
+            ArgumentError::RepeatRelations => 44,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..46).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..45).collect::<Vec<_>>());
     }
 
     #[test]

@@ -252,8 +252,7 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
         | ArgumentError::LengthMismatch { field, .. }
-        | ArgumentError::NotTimestamp(field)
-        | ArgumentError::Unsupported(field) => field,
+        | ArgumentError::NotTimestamp(field) => field,
         ArgumentError::CustomIdUnicode => "jobId",
         ArgumentError::EventTypes => "eventTypes",
         ArgumentError::WebhookUrlRequired

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::command::given::Number;
+use crate::command::given::{Number, Text};
 use crate::command::payload::{self, Reader, Value};
 use crate::command::{ArgumentError, QueueName, bounds};
 use crate::engine::{JobId, TokenGiven};
@@ -104,6 +104,28 @@ impl<'a> Fields<'a> {
                 Some(text) => Ok(Some(text)),
                 None => Err(ArgumentError::NotText(name)),
             },
+        }
+    }
+
+    /// A text as it was sent; nil is no text here.
+    pub(super) fn text_value(&self, name: &str) -> Text<'a> {
+        match self.raw(name) {
+            None => Text::Absent,
+            Some(raw) => text(raw).map_or(Text::NotText, Text::Value),
+        }
+    }
+
+    /// A map, if it is set.
+    ///
+    /// # Errors
+    /// When it is something else, or has too many entries.
+    pub(super) fn object(&self, name: &'static str) -> Result<Option<Self>, ArgumentError> {
+        match self.raw(name) {
+            Some(raw) if set_value(raw).is_some() => match Self::of(raw) {
+                Some(fields) => Ok(Some(fields)),
+                None => Err(ArgumentError::NotObject(name)),
+            },
+            _ => Ok(None),
         }
     }
 
@@ -297,12 +319,6 @@ pub(super) fn count(given: Number, field: &'static str) -> Result<Option<usize>,
         Number::Value(value) if !value.is_nan() => Ok(Some(value as usize)),
         _ => Err(ArgumentError::NotNumber(field)),
     }
-}
-
-/// Whether the number is whole and from 1 to 2^53 - 1.
-pub(super) fn is_positive_safe_integer(value: f64) -> bool {
-    const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
-    value.fract() == 0.0 && (1.0..=SAFE_MAX).contains(&value)
 }
 
 /// Whether JavaScript would take the value as false.

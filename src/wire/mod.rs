@@ -20,4 +20,4 @@ mod shape;
 
 pub use decode::{Action, Decoder, SessionAction};
 pub use envelope::{Envelope, ReqId, Unusable};
-pub use shape::{ChangeOf, Cron, Dlq, Flow, Group, Limit, Monitor, Shape, Webhook};
+pub use shape::{ChangeOf, Cron, Dlq, Flow, Group, Monitor, Shape, Webhook};

@@ -3,8 +3,8 @@
 use crate::command::given::Number;
 use crate::command::{
     ArgumentError, Cancel, ChangeDelay, ChangePriority, Clean, ClearLogs, Discard, Drain,
-    MoveToWait, Obliterate, Pause, Promote, PromoteMany, RemoveDedupKey, RemoveJobDedupKey,
-    Removed, Reply, Resume, UpdateData, bounds,
+    MoveToWait, MoveToWaitingChildren, Obliterate, Pause, Promote, PromoteMany, RemoveDedupKey,
+    RemoveJobDedupKey, Removed, Reply, Resume, UpdateData, bounds,
 };
 use crate::engine::{Bucket, CleanState, Payload, State};
 
@@ -68,6 +68,14 @@ pub(super) fn move_to_wait(fields: &Fields<'_>) -> Decoded {
     )
 }
 
+pub(super) fn move_to_waiting_children(fields: &Fields<'_>) -> Decoded {
+    let park = MoveToWaitingChildren {
+        id: fields.id("id")?,
+        token: fields.token(),
+    };
+    ask(park, Shape::Change(ChangeOf::Park))
+}
+
 pub(super) fn promote(fields: &Fields<'_>) -> Decoded {
     let id = fields.id("id")?;
     ask(Promote { id }, Shape::Change(ChangeOf::Promote))
@@ -78,7 +86,7 @@ pub(super) fn promote_jobs(fields: &Fields<'_>) -> Decoded {
         queue: fields.any_queue()?,
         count: count(fields.number("count"), "count")?,
     };
-    ask(promote, Shape::Promoted)
+    ask(promote, Shape::Counted)
 }
 
 pub(super) fn clear_logs(fields: &Fields<'_>) -> Decoded {
@@ -151,5 +159,5 @@ pub(super) fn remove_dedup_key(fields: &Fields<'_>) -> Decoded {
 
 pub(super) fn remove_job_dedup_key(fields: &Fields<'_>) -> Decoded {
     let id = fields.id("id")?;
-    ask(RemoveJobDedupKey { id }, Shape::JobDedupKeyRemoved)
+    ask(RemoveJobDedupKey { id }, Shape::Removed)
 }

@@ -1,9 +1,7 @@
 //! From an envelope to what it asks for.
 //!
 //! One file per family of commands. Each field is checked in the order that the protocol gives for its
-//! command, and the first fault answers. What exists in the protocol but not yet in the engine is
-//! refused by name when it would change what a job means ([`ArgumentError::Unsupported`]), and is an
-//! unknown command otherwise.
+//! command, and the first fault answers.
 
 mod cron;
 mod dlq;
@@ -121,6 +119,7 @@ impl Decoder {
             b"ChangeDelay" => manage::change_delay(fields),
             b"MoveToDelayed" => manage::move_to_delayed(fields),
             b"MoveToWait" => manage::move_to_wait(fields),
+            b"MoveToWaitingChildren" => manage::move_to_waiting_children(fields),
             b"Promote" => manage::promote(fields),
             b"PromoteJobs" => manage::promote_jobs(fields),
             b"ClearLogs" => manage::clear_logs(fields),
@@ -182,14 +181,14 @@ impl Decoder {
         }
     }
 
-    /// Who works on pulled jobs; an empty text is nobody.
+    /// Who works on pulled jobs; what JavaScript takes as false is nobody.
     fn owner(&mut self, fields: &Fields<'_>) -> Result<Option<Arc<str>>, ArgumentError> {
-        let Some(text) = fields.text("owner")?.filter(|text| !text.is_empty()) else {
+        if !fields.truthy("owner") {
             return Ok(None);
-        };
-        match &self.owner {
-            Some(last) if &**last == text => {}
-            _ => self.owner = Some(text.into()),
+        }
+        match (fields.text("owner"), &self.owner) {
+            (Ok(Some(text)), Some(last)) if &**last == text => {}
+            _ => self.owner = fields.prose("owner")?,
         }
         Ok(self.owner.clone())
     }

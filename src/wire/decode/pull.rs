@@ -1,13 +1,12 @@
 //! `PULL` and `PULLB` (tcp protocol sections 9 and 16.3).
 
 use crate::command::draft::whole_millis;
-use crate::command::given::Number;
-use crate::command::payload::Value;
+use crate::command::limits::{AffinityDraft, GroupDraft, LimitDraft};
 use crate::command::{ArgumentError, Pull, Reply, bounds};
 use crate::engine::Millis;
 
 use super::{Action, Decoded, Decoder, ask};
-use crate::wire::fields::{Fields, is_positive_safe_integer};
+use crate::wire::fields::{Fields, set_value};
 use crate::wire::shape::Shape;
 
 /// Ms of a wait from which on it may end early.
@@ -19,7 +18,7 @@ const EARLY: Millis = 250;
 pub(super) fn pull(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     let queue = decoder.queue(fields)?;
     let wait = wait(fields)?;
-    check_group(fields)?;
+    let group = group(fields).check()?;
     let lock_ttl = lock_ttl(fields)?;
     let owner = decoder.owner(fields)?;
     let owned = owner.is_some();
@@ -33,7 +32,7 @@ pub(super) fn pull(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
             owner,
             lock_ttl,
             detach,
-            group: None,
+            group,
         },
         Shape::Pull { owned },
     )
@@ -45,7 +44,7 @@ pub(super) fn pull_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
         .number("count")
         .within("count", 1, bounds::PULL_COUNT_MAX)?;
     let wait = wait(fields)?;
-    check_group(fields)?;
+    let group = group(fields).check()?;
     let lock_ttl = lock_ttl(fields)?;
     let owner = decoder.owner(fields)?;
     let owned = owner.is_some();
@@ -61,7 +60,7 @@ pub(super) fn pull_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
             owner,
             lock_ttl,
             detach: false,
-            group: None,
+            group,
         },
         shape,
     )
@@ -84,45 +83,26 @@ fn lock_ttl(fields: &Fields<'_>) -> Result<f64, ArgumentError> {
     Ok(given.unwrap_or(bounds::LOCK_TTL_DEFAULT))
 }
 
-/// Limits on groups of jobs, which do not exist yet: checked, then refused unless they say nothing.
-fn check_group(fields: &Fields<'_>) -> Result<(), ArgumentError> {
-    let Some(raw) = fields
-        .raw("group")
-        .filter(|_| fields.value("group").is_some())
-    else {
-        return Ok(());
-    };
-    let group = Fields::of(raw).ok_or(ArgumentError::NotObject("group"))?;
-    let mut limits_anything = false;
-    if group.value("concurrency").is_some() {
-        positive(&group, "concurrency", "group.concurrency")?;
-        limits_anything = true;
-    }
-    if let Some(limit) = group
-        .raw("limit")
-        .filter(|_| group.value("limit").is_some())
-    {
-        let limit = Fields::of(limit).ok_or(ArgumentError::NotObject("group.limit"))?;
-        positive(&limit, "max", "group.limit.max")?;
-        positive(&limit, "duration", "group.limit.duration")?;
-        limits_anything = true;
-    }
-    if group.raw("affinity").is_some() {
-        if !matches!(group.value("affinity"), None | Some(Value::Str(_))) {
-            return Err(ArgumentError::NotTextOrNull("group.affinity"));
-        }
-        limits_anything = true;
-    }
-    if limits_anything {
-        Err(ArgumentError::Unsupported("group"))
-    } else {
-        Ok(())
-    }
-}
-
-fn positive(fields: &Fields<'_>, name: &str, shown: &'static str) -> Result<(), ArgumentError> {
-    match fields.number(name) {
-        Number::Value(value) if is_positive_safe_integer(value) => Ok(()),
-        _ => Err(ArgumentError::NotPositiveInteger(shown)),
+/// What the pull says of groups.
+fn group<'a>(fields: &Fields<'a>) -> GroupDraft<'a> {
+    match fields.object("group") {
+        Ok(None) => GroupDraft::Absent,
+        Err(_) => GroupDraft::NotObject,
+        Ok(Some(group)) => GroupDraft::Object {
+            concurrency: group.number("concurrency"),
+            limit: match group.object("limit") {
+                Ok(None) => LimitDraft::Absent,
+                Err(_) => LimitDraft::NotObject,
+                Ok(Some(limit)) => LimitDraft::Object {
+                    max: limit.number("max"),
+                    duration: limit.number("duration"),
+                },
+            },
+            affinity: match group.raw("affinity") {
+                None => AffinityDraft::Absent,
+                Some(raw) if set_value(raw).is_none() => AffinityDraft::Null,
+                Some(_) => AffinityDraft::Group(group.text_value("affinity")),
+            },
+        },
     }
 }

@@ -1,21 +1,48 @@
 //! `PUSH` and `PUSHB` (tcp protocol sections 6.2 and 8).
 //!
-//! The values of options are checked by [`JobDraft::check`]; here they are only collected, and what
-//! belongs to jobs that depend on others or form groups is refused.
+//! The values of options are checked by [`JobDraft::check`]; here they are only collected.
 
 use crate::command::draft::{BackoffDraft, JobDraft};
 use crate::command::given::Number;
 use crate::command::payload::{self, Value};
 use crate::command::schedule::RepeatDraft;
-use crate::command::{Add, AddMany, ArgumentError, CommandError, bounds};
+use crate::command::{Add, AddMany, ArgumentError, CommandError, GroupId, bounds};
 use crate::engine::NewJob;
 
 use super::{Decoded, Decoder, ask};
-use crate::wire::fields::{Fields, is_positive_safe_integer, set_value, text};
+use crate::wire::fields::{Fields, set_value, text};
 use crate::wire::shape::Shape;
 
-/// Characters (UTF-16 units) of a group id.
-const GROUP_ID_MAX: usize = 256;
+/// The name and the data of a job.
+pub(super) enum Named<'a> {
+    /// As they came.
+    Apart {
+        name: Option<&'a str>,
+        data: Option<&'a [u8]>,
+    },
+    /// The name stood in the data, as older clients send it; the data without it.
+    InData {
+        name: &'a str,
+        data: Option<Vec<u8>>,
+    },
+}
+
+/// Reads the name of a job from its field, or else from its data (tcp protocol section 6.2).
+pub(super) fn named<'a>(fields: &Fields<'a>, field: &str) -> Named<'a> {
+    let data = fields.raw("data");
+    // What is no text is as bad as an empty name, and refused where that is.
+    let name = fields.raw(field).map(|name| text(name).unwrap_or_default());
+    match (name, data) {
+        (None, Some(map)) => match payload::text_entry(map, "name") {
+            Some(name) => Named::InData {
+                name,
+                data: Some(payload::without_key(map, "name")),
+            },
+            None => Named::Apart { name, data },
+        },
+        _ => Named::Apart { name, data },
+    }
+}
 
 /// Where the two commands differ in how they carry one job.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,24 +84,15 @@ pub(super) fn push_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
 }
 
 fn job(fields: &Fields<'_>, form: Form) -> Result<NewJob, ArgumentError> {
-    let mut draft = JobDraft {
-        data: fields.raw("data"),
-        ..JobDraft::default()
-    };
-    let name = fields.raw("name");
     // Only an edited map lives here; untouched data stays where it came.
     let without_name;
-    match (name, draft.data) {
-        // What is no text is as bad as an empty name, and refused where that is.
-        (Some(name), _) => draft.name = Some(text(name).unwrap_or_default()),
-        (None, Some(data)) => {
-            draft.name = payload::text_entry(data, "name");
-            if draft.name.is_some() {
-                without_name = payload::without_key(data, "name");
-                draft.data = Some(&without_name);
-            }
+    let mut draft = JobDraft::default();
+    match named(fields, "name") {
+        Named::Apart { name, data } => (draft.name, draft.data) = (name, data),
+        Named::InData { name, data } => {
+            without_name = data;
+            (draft.name, draft.data) = (Some(name), without_name.as_deref());
         }
-        (None, None) => {}
     }
     let checked = check(fields, form, &mut draft);
     match (checked, form, draft.name) {
@@ -100,38 +118,12 @@ fn check<'a>(
     if fields.only(plain) {
         return draft.check();
     }
-    check_group(fields, draft)?;
-    options(fields, form, draft)?;
-    match draft.check() {
-        // Dependencies come after the options and before the name.
-        Ok(job) => check_unsupported(fields).map(|()| job),
-        Err(ArgumentError::JobName) => {
-            check_unsupported(fields)?;
-            Err(ArgumentError::JobName)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The group id comes between data and options, and nil is no text for it.
-fn check_group(fields: &Fields<'_>, draft: &JobDraft<'_>) -> Result<(), ArgumentError> {
-    let Some(raw) = fields.raw("groupId") else {
-        return Ok(());
-    };
+    draft.group_id = fields.text_value("groupId");
+    // They come before the options, some of which are refused as they are read.
     draft.check_data()?;
-    let Some(group) = text(raw) else {
-        return Err(ArgumentError::NotText("groupId"));
-    };
-    if group.is_empty() {
-        Err(ArgumentError::EmptyText("groupId"))
-    } else if group.encode_utf16().count() > GROUP_ID_MAX {
-        let (field, max) = ("groupId", GROUP_ID_MAX);
-        Err(ArgumentError::TextTooLong { field, max })
-    } else if group.contains('\0') {
-        Err(ArgumentError::NulInText("groupId"))
-    } else {
-        Err(ArgumentError::Unsupported("groupId"))
-    }
+    GroupId::new(draft.group_id)?;
+    options(fields, form, draft)?;
+    draft.check()
 }
 
 fn options<'a>(
@@ -151,6 +143,7 @@ fn options<'a>(
     draft.stack_trace_limit = fields.number_or_text("stackTraceLimit");
     draft.keep_logs = fields.number_or_text("keepLogs");
     draft.size_limit = fields.number_or_text("sizeLimit");
+    draft.group_max = fields.number_or_text("groupMaxSize");
     if let Some(dedup) = fields.raw("dedup").and_then(Fields::of) {
         draft.dedup_ttl = dedup.number_or_text("ttl");
         draft.dedup_extend = dedup.truthy("extend");
@@ -234,14 +227,4 @@ fn backoff(fields: &Fields<'_>) -> BackoffDraft {
         },
         Some(_) => BackoffDraft::Number(fields.number_or_text("backoff")),
     }
-}
-
-/// What later versions will take.
-fn check_unsupported(fields: &Fields<'_>) -> Result<(), ArgumentError> {
-    match fields.number_or_text("groupMaxSize") {
-        Number::Absent => {}
-        Number::Value(size) if is_positive_safe_integer(size) => {}
-        _ => return Err(ArgumentError::NotPositiveInteger("group.maxSize")),
-    }
-    Ok(())
 }

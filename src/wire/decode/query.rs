@@ -13,15 +13,21 @@ use crate::wire::fields::{Fields, count, text};
 use crate::wire::shape::Shape;
 
 pub(super) fn get_state(fields: &Fields<'_>) -> Decoded {
-    let id = fields.id("id")?;
+    let id = any_id(fields)?;
     let echo = sent_id(fields, &id);
     ask(GetState { id }, Shape::GetState(echo))
 }
 
 pub(super) fn get_result(fields: &Fields<'_>) -> Decoded {
-    let id = fields.id("id")?;
+    let id = any_id(fields)?;
     let echo = sent_id(fields, &id);
     ask(GetResult { id }, Shape::GetResult(echo))
+}
+
+/// An id of any type, for commands that answer that they know no such job.
+fn any_id(fields: &Fields<'_>) -> Result<JobId, ArgumentError> {
+    let id = fields.prose("id")?;
+    Ok(JobId::from_text(id.as_deref().unwrap_or_default()))
 }
 
 /// The id, unless the client sent none.

@@ -112,7 +112,7 @@ fn progress_value(fields: &Fields<'_>) -> (f64, Option<Arc<str>>) {
 pub(super) fn add_log(fields: &Fields<'_>) -> Decoded {
     let line = AddLog {
         id: fields.id("id")?,
-        level: fields.text("level")?.unwrap_or("info").into(),
+        level: fields.prose("level")?.unwrap_or_else(|| "info".into()),
         message: fields.prose("message")?.unwrap_or_default(),
     };
     ask(line, Shape::Change(ChangeOf::AddLog))

@@ -15,8 +15,7 @@ use super::Entries;
 
 /// Keys that every job has, those of its options included; `data` comes on top when there is any.
 const KEYS: usize = 21 + OPTION_KEYS;
-/// Keys that come from the options, and those whose value is fixed until dependencies and
-/// groups exist.
+/// Keys that come from the options and from ties to other jobs.
 const OPTION_KEYS: usize = 25;
 
 /// Appends a job as deliveries show it.
@@ -134,7 +133,7 @@ fn options(map: &mut Entries<'_>, options: &JobOptions, links: &JobLinks) {
         "parentId",
         parent.as_deref().or(options.parent_id.as_deref()),
     );
-    map.nil("groupId");
+    map.text_or_nil("groupId", options.group_id.as_deref());
     let texts = |ids: &[JobId]| {
         ids.iter()
             .map(|id| id.text().into_owned())

@@ -9,7 +9,6 @@ mod dlq;
 mod flow;
 mod group;
 mod job;
-mod limit;
 mod monitor;
 mod outcome;
 mod query;
@@ -47,9 +46,8 @@ pub(super) fn reply(
     };
     let success = Success { out, req_id };
     let tried = match shape {
-        Shape::Dlq(shape) => dlq::write(success, shape, reply),
-        Shape::Limit(shape) => limit::write(success, shape, reply),
-        Shape::Group(shape) => group::write(success, shape, reply),
+        Shape::Dlq(shape) => dlq::write(success, *shape, reply),
+        Shape::Group(shape) => group::write(success, *shape, reply),
         Shape::Flow(shape) => flow::write(success, shape, reply),
         Shape::Cron(shape) => cron::write(success, shape, reply),
         Shape::Webhook(shape) => webhook::write(success, shape, reply),

@@ -39,8 +39,8 @@ pub(super) fn write<'a>(success: Success<'a>, shape: &Shape, reply: &Reply) -> T
             Ok(())
         }
         (Shape::Change(of), Reply::Changed(change)) => changed(success, *of, *change),
-        (Shape::Promoted, Reply::Counted(jobs)) => count(success, *jobs),
-        (Shape::Done, Reply::Done(()) | Reply::Removed(_)) => done(success),
+        (Shape::Counted, Reply::Counted(jobs)) => count(success, *jobs),
+        (Shape::Done, _) => done(success),
         (Shape::WaitJob, Reply::Waited(waited)) => wait_job(success, waited),
         (Shape::Drain, Reply::Removed(removed)) => count(success, removed.count),
         (Shape::Clean, Reply::Removed(removed)) => {
@@ -54,7 +54,7 @@ pub(super) fn write<'a>(success: Success<'a>, shape: &Shape, reply: &Reply) -> T
             success.data(1).count("count", *keys);
             Ok(())
         }
-        (Shape::JobDedupKeyRemoved, Reply::Flag(removed)) => {
+        (Shape::Removed, Reply::Flag(removed)) => {
             success.data(1).bool("removed", *removed);
             Ok(())
         }
@@ -227,6 +227,7 @@ fn reported_many(
 fn changed(success: Success<'_>, of: ChangeOf, change: Change) -> Result<(), Refusal> {
     match change {
         Change::Applied if of == ChangeOf::AddLog => success.data(1).bool("added", true),
+        Change::Applied if of == ChangeOf::Park => success.data(1).bool("moved", true),
         Change::Applied => success.nothing(),
         Change::NotFound => return Err(unchanged(of, None)),
         Change::WrongState(state) => return Err(unchanged(of, Some(state))),
@@ -242,6 +243,7 @@ fn unchanged(of: ChangeOf, state: Option<State>) -> Refusal {
         (ChangeOf::Priority, _) => "Job not found or not in queue",
         (ChangeOf::Delay, _) => "Job not found or cannot change delay",
         (ChangeOf::Promote, _) => "Job not found or not delayed",
+        (ChangeOf::Park, _) => "Job is not active",
         (ChangeOf::MoveToWait, Some(State::Failed)) => "Failed job not in DLQ",
         (ChangeOf::MoveToWait, Some(State::Active)) => "Job not found or not active",
         (ChangeOf::MoveToWait, state) => {

@@ -4,7 +4,7 @@ use crate::command::{Reply, Workers};
 use crate::engine::{Bucket, Counts, JobDetail, JobId, LogLine, Millis, State, WorkerView};
 
 use super::outcome::{NO_JOB, count, not_active, state_name};
-use super::{Entries, Refusal, Success, Tried, job};
+use super::{Entries, Refusal, Success, Tried, group, job};
 use crate::wire::reply::Surroundings;
 use crate::wire::shape::Shape;
 
@@ -64,6 +64,15 @@ pub(super) fn write<'a>(
             for (priority, jobs) in counts {
                 map.count(&priority.to_string(), *jobs);
             }
+            Ok(())
+        }
+        (Shape::QueueLimits, Reply::Limits(limits)) => {
+            let mut data = success.data(1);
+            data.nested("limits", 4);
+            group::rate(&mut data, "rateLimit", limits.rate);
+            data.time("rateLimitTtl", limits.rate_ttl);
+            data.number_or_nil("concurrencyLimit", limits.concurrency.map(|cap| cap as f64));
+            data.bool("maxed", limits.maxed);
             Ok(())
         }
         (Shape::ListQueues, Reply::Names(names)) => {

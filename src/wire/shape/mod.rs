@@ -7,7 +7,6 @@ mod cron;
 mod dlq;
 mod flow;
 mod group;
-mod limit;
 mod monitor;
 mod webhook;
 
@@ -18,7 +17,6 @@ pub use cron::Cron;
 pub use dlq::Dlq;
 pub use flow::Flow;
 pub use group::Group;
-pub use limit::Limit;
 pub use monitor::Monitor;
 pub use webhook::Webhook;
 
@@ -59,8 +57,10 @@ pub enum Shape {
     JobHeartbeatMany,
     /// A change to one job.
     Change(ChangeOf),
-    /// `PromoteJobs`
-    Promoted,
+    /// How many jobs something was done to.
+    Counted,
+    /// Whether something was removed.
+    Removed,
     /// `GetProgress`
     GetProgress,
     /// `GetLogs`
@@ -93,6 +93,8 @@ pub enum Shape {
     Count,
     /// `GetCountsPerPriority`, with the queue as the client sent it.
     GetCountsPerPriority(QueueName),
+    /// `GetQueueLimits`
+    QueueLimits,
     /// `ListQueues`
     ListQueues,
     /// `IsPaused`
@@ -105,8 +107,6 @@ pub enum Shape {
     DedupOwner,
     /// `RemoveDeduplicationKey`
     DedupKeysRemoved,
-    /// `RemoveJobDeduplicationKey`
-    JobDedupKeyRemoved,
     /// `RegisterWorker`
     RegisterWorker,
     /// `Heartbeat`
@@ -117,8 +117,6 @@ pub enum Shape {
     ListWorkers,
     /// Dead letters, reruns and policies per queue.
     Dlq(Dlq),
-    /// Limits of queues.
-    Limit(Limit),
     /// Groups.
     Group(Group),
     /// Flows and ties between jobs.
@@ -150,6 +148,8 @@ pub enum ChangeOf {
     MoveToWait,
     /// `MoveToDelayed`
     MoveToDelayed,
+    /// `MoveToWaitingChildren`
+    Park,
     /// `Progress`
     Progress,
     /// `AddLog`

@@ -300,8 +300,12 @@ fn faults_of_a_push_have_their_exact_texts() {
             "groupId must not contain NUL characters",
         ),
         (
-            json!({"groupId": "g"}),
-            "groupId is not supported by this version",
+            json!({"groupId": "g", "priority": 0.5}),
+            "group.priority must be an integer",
+        ),
+        (
+            json!({"groupMaxSize": 0}),
+            "group.maxSize must be a positive safe integer",
         ),
         (json!({"dependsOn": "x"}), "dependsOn must be an array"),
         (json!({"childrenIds": 5}), "childrenIds must be an array"),

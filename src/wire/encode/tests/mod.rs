@@ -5,7 +5,6 @@ mod dlq;
 mod flow;
 mod group;
 mod job;
-mod limit;
 mod monitor;
 mod outcome;
 mod query;

@@ -237,7 +237,7 @@ fn the_rest_is_short() {
             removed(1, &["a"]),
             json!({"count": 1, "ids": ["a"]}),
         ),
-        (Shape::Promoted, Ok(Reply::Counted(2)), json!({"count": 2})),
+        (Shape::Counted, Ok(Reply::Counted(2)), json!({"count": 2})),
         (Shape::ListQueues, Ok(names), json!({"queues": ["a", "b"]})),
         (
             Shape::IsPaused,
@@ -260,7 +260,7 @@ fn the_rest_is_short() {
             json!({"data": {"count": 1}}),
         ),
         (
-            Shape::JobDedupKeyRemoved,
+            Shape::Removed,
             Ok(Reply::Flag(false)),
             json!({"data": {"removed": false}}),
         ),
