@@ -1,11 +1,11 @@
 //! The ready jobs of a queue: those of no group in their order, and those of groups, whose turns go round (engine
-//! contract, section 5).
+//! contract, section 5); and the pulls that wait for them.
 //!
 //! Inside a group the smaller priority comes first, then admission. A group with a ready job has a turn; the lowest turn
 //! is served next and gets the greatest then, and a group that begins anew gets the greatest, too. Groups that may be
 //! served stand in the rotation, sorted by what the limits of a pull look at ([`Load`]); paused, throttled and empty
 //! groups are not in it, so that no pull has to look at them. Everything that changes a group goes through
-//! [`Groups::change`], which keeps rotation and sums.
+//! [`Groups::change`], which keeps rotation, sums, and what a waiting pull gets from its group.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,8 +14,10 @@ use slab::Slab;
 
 use super::Millis;
 use super::limit::RateLimit;
+use super::outcome::WaiterId;
 use super::ready::{Ready, ReadyKey};
 use super::store::{Job, JobKey};
+use super::waiters::{Stand, Waiters};
 
 /// What a pull says of groups (engine contract, section 18).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +69,8 @@ pub(super) struct Groups {
     ready: usize,
     /// Queued jobs of all groups.
     queued: usize,
+    /// Pulls that wait for a job of the queue, of a group or not.
+    waiters: Waiters,
 }
 
 /// A group of jobs.
@@ -102,17 +106,41 @@ pub(super) struct Window {
 /// What the limits of a pull are compared with. A group with a limit of its own counts as empty below it and as full at
 /// it, whatever the pull says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Load {
-    active: u64,
-    used: u64,
+pub(super) struct Load {
+    pub(super) active: u64,
+    pub(super) used: u64,
 }
 
 const FULL: u64 = u64::MAX;
 
+impl Load {
+    pub(super) const EMPTY: Self = Self { active: 0, used: 0 };
+    pub(super) const FULL: Self = Self {
+        active: FULL,
+        used: FULL,
+    };
+
+    pub(super) fn is_within(self, most: Self) -> bool {
+        self.active <= most.active && self.used <= most.used
+    }
+
+    /// The greater one of each part.
+    pub(super) fn max_each(self, other: Self) -> Self {
+        Self {
+            active: self.active.max(other.active),
+            used: self.used.max(other.used),
+        }
+    }
+}
+
 impl PullGroup {
-    fn admits(&self, load: Load) -> bool {
-        self.concurrency.is_none_or(|max| load.active < max)
-            && self.limit.is_none_or(|limit| load.used < limit.max)
+    /// The greatest load that it admits.
+    pub(super) fn most(&self) -> Load {
+        let below = |max: Option<u64>| max.map_or(FULL, |max| max.saturating_sub(1));
+        Load {
+            active: below(self.concurrency),
+            used: below(self.limit.map(|limit| limit.max)),
+        }
     }
 }
 
@@ -164,6 +192,38 @@ impl Backlog {
         };
         free.filter(|_| self.free_turn.is_some_and(|own| own < turn))
             .or(grouped)
+    }
+
+    pub(super) fn waiters(&self) -> &Waiters {
+        &self.groups.waiters
+    }
+
+    /// A pull begins to wait.
+    pub(super) fn begin_wait(&mut self, waiter: WaiterId, stand: &Stand) {
+        let load = self.groups.load_for(stand);
+        self.groups.waiters.insert(waiter, stand, load);
+    }
+
+    /// A pull waits no more.
+    pub(super) fn end_wait(&mut self, waiter: WaiterId, stand: &Stand) {
+        let load = self.groups.load_for(stand);
+        self.groups.waiters.remove(waiter, stand, load);
+    }
+
+    /// The longest-waiting pull that there is a job for.
+    pub(super) fn first_waiter(&self) -> Option<WaiterId> {
+        if self.waiters().is_empty() || self.is_empty() {
+            return None;
+        }
+        let free = !self.free.is_empty();
+        self.waiters().first(free, self.groups.lightest())
+    }
+
+    /// Forgets everything but who waits; there are no jobs.
+    pub(super) fn clear(&mut self) {
+        let waiters = std::mem::take(&mut self.groups.waiters);
+        *self = Self::default();
+        self.groups.waiters = waiters;
     }
 
     pub(super) fn insert(&mut self, job: &Job, key: JobKey) {
@@ -300,6 +360,8 @@ impl Groups {
         self.queued = self.queued - before.2 + after.2;
         let is_unused = group.is_unused();
         if before.0 != after.0 {
+            let load = after.0.map(|(load, _)| load);
+            self.waiters.group_moved(&group.name, load);
             self.move_in_rotation(key, before.0, after.0);
         }
         if is_unused {
@@ -339,14 +401,35 @@ impl Groups {
         turn
     }
 
+    /// The load of the group that such a pull is for, while a job of it can be handed out.
+    pub(super) fn load_for(&self, stand: &Stand) -> Option<Load> {
+        let (load, _) = self.get(stand.group()?)?.place()?;
+        Some(load)
+    }
+
+    /// Loads of groups that may be served: whoever admits one of the others admits one of these.
+    fn lightest(&self) -> impl Iterator<Item = Load> {
+        let mut loads = self.rotation.keys();
+        let mut least: Option<u64> = None;
+        std::iter::from_fn(move || {
+            if least == Some(0) {
+                return None;
+            }
+            let load = loads.find(|load| least.is_none_or(|least| load.used < least))?;
+            least = Some(load.used);
+            Some(*load)
+        })
+    }
+
     /// The lowest turn among groups that the pull may be served from, and the first job of that group.
     ///
     /// The cost grows with the number of different loads, not of groups.
     fn next(&self, wish: Option<&PullGroup>) -> Option<(u64, Option<JobKey>)> {
+        let most = wish.map_or(Load::FULL, PullGroup::most);
         let admitted = self
             .rotation
             .iter()
-            .filter(|(load, _)| wish.is_none_or(|wish| wish.admits(**load)));
+            .filter(|(load, _)| load.is_within(most));
         let firsts = admitted.filter_map(|(_, turns)| turns.first_key_value());
         let (turn, key) = firsts.min_by_key(|(turn, _)| **turn)?;
         Some((*turn, self.groups.get(key.0 as usize)?.ready.first()))
@@ -355,8 +438,8 @@ impl Groups {
     fn next_of(&self, name: &str, wish: Option<&PullGroup>) -> Option<JobKey> {
         let group = self.get(name)?;
         let (load, _) = group.place()?;
-        let admitted = wish.is_none_or(|wish| wish.admits(load));
-        admitted.then(|| group.ready.first()).flatten()
+        let most = wish.map_or(Load::FULL, PullGroup::most);
+        load.is_within(most).then(|| group.ready.first()).flatten()
     }
 }
 

@@ -12,8 +12,11 @@ use super::deadline::Timer;
 use super::delivery::WaitKind;
 use super::id::JobId;
 use super::job::State;
+use super::outcome::WaiterId;
+use super::queue::Queue;
 use super::retention::Recency;
 use super::store::{Job, JobKey};
+use super::waiters::Stand;
 use super::{Engine, Millis};
 
 type Check = Result<(), String>;
@@ -60,11 +63,11 @@ impl Engine {
             "waiting pulls are still to be served".to_owned()
         })?;
         for (_, queue) in self.queues.all() {
-            let limited = queue.limits.is_some() || !queue.ready.groups.is_empty();
-            let served = self.stopping || queue.paused || queue.waiters.plain.is_empty();
-            let name = &queue.name;
-            ensure(served || limited || queue.ready.is_empty(), || {
-                format!("a pull waits in {name} although a job is ready")
+            let closed = self.stopping || queue.paused || !queue.has_slot();
+            let served = closed || !queue.has_token(self.now);
+            let waiter = queue.ready.first_waiter();
+            ensure(served || waiter.is_none(), || {
+                format!("{waiter:?} waits in {} although a job is ready", queue.name)
             })?;
         }
         Ok(())
@@ -188,15 +191,15 @@ impl Engine {
         for (key, queue) in self.queues.all() {
             let found = self.queues.find(&queue.name);
             same("the queue of a name", &Some(key), &found)?;
-            let in_use = !queue.waiters.is_empty() || queue.idle_check_at.is_some();
+            let in_use = queue.is_awaited() || queue.idle_check_at.is_some();
             ensure(queue.forgotten.is_none() || !in_use, || {
                 format!("{} is forgotten and in use", queue.name)
             })?;
             match queue.idle_check_at {
                 Some(at) => armed.needs(at, Timer::Queue(key)),
                 None => {
-                    let waited_for = queue.listed.is_none()
-                        && (!queue.waiters.is_empty() || queue.forgotten.is_some());
+                    let waited_for =
+                        queue.listed.is_none() && (queue.is_awaited() || queue.forgotten.is_some());
                     ensure(!queue.is_unused() || waited_for, || {
                         format!("{} is never forgotten", queue.name)
                     })?;
@@ -249,31 +252,47 @@ impl Engine {
             armed.needs(wait.ends_at, Timer::Wait(*waiter));
             put(&mut by_connection, wait.caller, *waiter);
             match &wait.kind {
-                WaitKind::Pull { queue, .. } => put(&mut by_queue, Some(*queue), *waiter),
+                WaitKind::Pull { queue, request } => {
+                    let stand = Stand::of(request.group.as_deref());
+                    let pulls: &mut BTreeMap<_, _> = by_queue.entry(*queue).or_default();
+                    pulls.insert(*waiter, stand);
+                }
                 WaitKind::Job { key, .. } => put(&mut by_job, Some(*key), *waiter),
             }
         }
         let (jobs, connections) = (&self.waits.by_job, &self.waits.by_connection);
         same("waits for jobs", &by_job, jobs)?;
         same("waits of connections", &by_connection, connections)?;
-        let queues = self.queues.all();
-        let known = queues.filter(|(_, queue)| !queue.waiters.is_empty());
-        let known: BTreeMap<_, _> = known
-            .map(|(key, queue)| {
-                (
-                    key,
-                    queue
-                        .waiters
-                        .plain
-                        .union(&queue.waiters.choosy)
-                        .copied()
-                        .collect(),
-                )
-            })
-            .collect();
-        same("pulls that wait", &by_queue, &known)?;
+        for (key, queue) in self.queues.all() {
+            let pulls = by_queue.remove(&key).unwrap_or_default();
+            let known = queue.ready.waiters().all().collect();
+            same("pulls that wait", &pulls, &known)?;
+            self.check_matches(queue, &pulls)?;
+        }
+        ensure(by_queue.is_empty(), || {
+            format!("pulls wait in queues that are gone: {by_queue:?}")
+        })?;
         let gone = by_job.keys().find(|key| !self.store.contains(**key));
         same("waits for jobs that are gone", &None, &gone)
+    }
+
+    /// The pull to be served next, in a queue and by each of its groups, is the first of all that there is a job for.
+    fn check_matches(&self, queue: &Queue, pulls: &BTreeMap<WaiterId, Stand>) -> Check {
+        let has_job = |waiter: &WaiterId| queue.ready.next(self.waits.wish(*waiter)).is_some();
+        let first = pulls.keys().copied().find(has_job);
+        same("the pull to be served", &first, &queue.ready.first_waiter())?;
+        let mut served = BTreeSet::new();
+        let mut by_groups = BTreeSet::new();
+        for (waiter, stand) in pulls {
+            if let Some(group) = stand.group()
+                && has_job(waiter)
+                && served.insert(group)
+            {
+                by_groups.insert(*waiter);
+            }
+        }
+        let known = queue.ready.waiters().matched();
+        same("the pulls to be served by groups", &by_groups, known)
     }
 
     /// Blocked jobs wait for jobs that exist and can still complete, and those know it; nobody waits for himself.

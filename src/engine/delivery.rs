@@ -16,6 +16,7 @@ use super::outcome::{
 };
 use super::queue::QueueKey;
 use super::store::{EndCause, Ended, JobKey, Lock, Run};
+use super::waiters::Stand;
 use super::{Engine, Millis, Turn, later};
 
 /// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
@@ -57,7 +58,7 @@ impl Waits {
     }
 
     /// What a waiting pull says of groups.
-    fn wish(&self, waiter: WaiterId) -> Option<&PullGroup> {
+    pub(super) fn wish(&self, waiter: WaiterId) -> Option<&PullGroup> {
         match &self.waits.get(&waiter)?.kind {
             WaitKind::Pull { request, .. } => request.group.as_deref(),
             WaitKind::Job { .. } => None,
@@ -108,13 +109,13 @@ impl Engine {
         // Whoever waits for a queue of which only figures are left brings it back.
         let queue = self.queues.open(&request.queue);
         let ends_at = self.now.saturating_add(request.wait);
-        let choosy = request.group.is_some();
+        let stand = Stand::of(request.group.as_deref());
         let waiter = self.waits.add(Wait {
             ends_at,
             caller: turn.caller,
             kind: WaitKind::Pull { request, queue },
         });
-        self.queues.get_mut(queue).waiters.insert(waiter, choosy);
+        self.queues.get_mut(queue).ready.begin_wait(waiter, &stand);
         self.deadlines.insert(ends_at, Timer::Wait(waiter));
         if self.queues.get(queue).limits.is_some() {
             // Nothing can be handed out now, but perhaps it is known when.
@@ -192,10 +193,11 @@ impl Engine {
             remove_from(&mut self.waits.by_connection, &connection, waiter);
         }
         match &wait.kind {
-            WaitKind::Pull { queue, .. } => {
-                let waiters = &mut self.queues.get_mut(*queue).waiters;
-                waiters.remove(waiter);
-                if waiters.is_empty() {
+            WaitKind::Pull { queue, request } => {
+                let stand = Stand::of(request.group.as_deref());
+                let ready = &mut self.queues.get_mut(*queue).ready;
+                ready.end_wait(waiter, &stand);
+                if ready.waiters().is_empty() {
                     self.stop_awaiting_token(*queue);
                 }
                 self.note_idle(*queue);
@@ -303,18 +305,9 @@ impl Engine {
 
     /// The longest-waiting pull that there is a job for, and that job.
     fn servable(&self, key: QueueKey) -> Option<(WaiterId, JobKey)> {
-        let queue = self.queues.get(key);
-        if queue.waiters.is_empty() || queue.ready.is_empty() {
-            return None;
-        }
-        let next = |waiter: &WaiterId| {
-            let job = queue.ready.next(self.waits.wish(*waiter))?;
-            Some((*waiter, job))
-        };
-        let plain = queue.waiters.plain.first().and_then(next);
-        let waited_longer = |waiter: &&WaiterId| plain.is_none_or(|(plain, _)| **waiter < plain);
-        let mut choosy = queue.waiters.choosy.iter().take_while(waited_longer);
-        choosy.find_map(next).or(plain)
+        let ready = &self.queues.get(key).ready;
+        let waiter = ready.first_waiter()?;
+        Some((waiter, ready.next(self.waits.wish(waiter))?))
     }
 
     fn take_ready(

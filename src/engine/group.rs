@@ -246,7 +246,7 @@ impl Engine {
                 self.deadlines.remove(window.ends_at, timer);
             }
         }
-        *ready = super::backlog::Backlog::default();
+        ready.clear();
     }
 
     fn find_group(&self, queue: &str, group: &str) -> Option<(QueueKey, GroupKey)> {

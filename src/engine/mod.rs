@@ -53,6 +53,7 @@ mod schedule;
 mod store;
 mod table;
 mod ties;
+mod waiters;
 mod webhook;
 mod worker;
 

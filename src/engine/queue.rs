@@ -13,7 +13,7 @@ use super::deadline::Timer;
 use super::figures::QueueFigures;
 use super::job::State;
 use super::limit::Limits;
-use super::outcome::{Counts, WaiterId};
+use super::outcome::Counts;
 use super::policy::{DlqConfig, StallConfig};
 use super::store::{Job, JobKey};
 use super::{Engine, Millis, Turn};
@@ -27,34 +27,6 @@ pub(super) struct QueueKey(u32);
 pub(super) struct KeyOwner {
     pub(super) job: JobKey,
     pub(super) expires_at: Option<Millis>,
-}
-
-/// Waiting pulls of a queue; their numbers are their order of arrival.
-#[derive(Debug, Default)]
-pub(super) struct Waiters {
-    /// Those that take any job: while there is none for the first, there is none for the others.
-    pub(super) plain: BTreeSet<WaiterId>,
-    /// Those that say something of groups.
-    pub(super) choosy: BTreeSet<WaiterId>,
-}
-
-impl Waiters {
-    pub(super) fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.choosy.is_empty()
-    }
-
-    pub(super) fn insert(&mut self, waiter: WaiterId, choosy: bool) {
-        let set = if choosy {
-            &mut self.choosy
-        } else {
-            &mut self.plain
-        };
-        set.insert(waiter);
-    }
-
-    pub(super) fn remove(&mut self, waiter: WaiterId) {
-        let _ = self.plain.remove(&waiter) || self.choosy.remove(&waiter);
-    }
 }
 
 #[derive(Debug)]
@@ -74,7 +46,6 @@ pub(super) struct Queue {
     /// By order of failure.
     pub(super) failed: BTreeMap<u64, JobKey>,
     pub(super) keys: HashMap<Arc<str>, KeyOwner>,
-    pub(super) waiters: Waiters,
     pub(super) limits: Option<Box<Limits>>,
     /// Settings that differ from the broker's.
     pub(super) dlq: Option<Box<DlqConfig>>,
@@ -125,7 +96,6 @@ impl Queue {
             completed: BTreeMap::new(),
             failed: BTreeMap::new(),
             keys: HashMap::new(),
-            waiters: Waiters::default(),
             limits: None,
             dlq: None,
             stall: None,
@@ -149,6 +119,11 @@ impl Queue {
             && self.limits.is_none()
             && !self.ready.is_in_turn()
             && self.ready.groups.is_empty()
+    }
+
+    /// Whether a pull waits for its jobs.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.ready.waiters().is_empty()
     }
 
     /// Queued jobs per priority, highest first.
@@ -442,7 +417,7 @@ impl Engine {
         queue.idle_check_at = None;
         if queue.is_unused() {
             queue.listed = None;
-            if queue.waiters.is_empty() && queue.forgotten.is_none() {
+            if !queue.is_awaited() && queue.forgotten.is_none() {
                 self.queues.forget(key, self.config.forgotten_max);
             }
         }
@@ -461,7 +436,7 @@ impl Engine {
         if let Some(at) = queue.idle_check_at.take() {
             self.deadlines.remove(at, Timer::Queue(key));
         }
-        if self.queues.get(key).waiters.is_empty() {
+        if !self.queues.get(key).is_awaited() {
             self.queues.remove(key);
         }
     }
