@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
-use crate::engine::{JobId, Refusal, ScheduleError, WEBHOOKS_MAX, WORKERS_MAX};
+use crate::engine::{CRONS_MAX, JobId, Refusal, ScheduleError, WEBHOOKS_MAX, WORKERS_MAX};
 use crate::mcp::{Registry, Rule, ToolError};
 
 /// Codes that do not depend on what a tool does.
@@ -203,6 +203,10 @@ fn causes() -> Vec<CommandError> {
         Refusal::GroupFull {
             group: "<group>".into(),
             max: BOUND as u64,
+        },
+        Refusal::TooMany {
+            what: "crons",
+            max: CRONS_MAX,
         },
         Refusal::TooMany {
             what: "webhooks",

@@ -3,9 +3,9 @@
 use crate::broker::{ALL_CALL_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX};
 use crate::command::bounds;
 use crate::engine::{
-    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, Config, DISCARDED_TOKENS_MAX,
-    FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX, PATTERN_MAX,
-    PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX, WORKERS_MAX,
+    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
+    DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
+    PATTERN_MAX, PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX, WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -70,6 +70,7 @@ fn names_and_values() -> Vec<Row> {
             count(bounds::CRON_NAME_MAX),
             "characters (UTF-16)",
         ),
+        ("crons, up to", count(CRONS_MAX), "crons"),
         ("cron pattern, up to", count(PATTERN_MAX), "characters"),
         (
             "job data, written as JSON, up to",

@@ -11,12 +11,14 @@ use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::{JobId, LockToken};
 use super::job::{NewJob, State};
-use super::outcome::{AddOutcome, TokenGiven};
+use super::outcome::{AddOutcome, Refusal, TokenGiven};
 use super::queue::QueueKey;
 use super::schedule::Schedule;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
 
+/// Crons at one time.
+pub const CRONS_MAX: usize = 10_000;
 /// Tokens kept of deliveries that were deleted because their worker was lost, the newest.
 pub const DISCARDED_TOKENS_MAX: usize = 1_000;
 /// What a deduplication key begins with that was made from the name of a cron.
@@ -199,10 +201,17 @@ impl Crons {
 impl Engine {
     /// Adds a cron, or replaces the definition of the one with that name: its figures stay, and so does the next run of
     /// an interval that has not changed, so that whoever repeats this before each run does not put the run off for ever.
-    pub fn upsert_cron(&mut self, turn: &mut Turn<'_>, new: NewCron) -> Cron {
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`] when there are [`CRONS_MAX`] others.
+    pub fn upsert_cron(&mut self, turn: &mut Turn<'_>, new: NewCron) -> Result<Cron, Refusal> {
         self.tick(turn);
         let definition = new.definition;
         let old = self.crons.by_name.get(&definition.name).copied();
+        if old.is_none() && self.crons.list.len() >= CRONS_MAX {
+            let (what, max) = ("crons", CRONS_MAX);
+            return Err(Refusal::TooMany { what, max });
+        }
         let old = old.and_then(|key| Some((key, self.take_cron(key)?)));
         let mut figures = old
             .as_ref()
@@ -229,7 +238,7 @@ impl Engine {
             self.run_now(turn, key);
         }
         let cron = self.crons.list.get(&key).map(|entry| entry.cron.clone());
-        cron.unwrap_or_else(|| unreachable!("the cron was just put there"))
+        Ok(cron.unwrap_or_else(|| unreachable!("the cron was just put there")))
     }
 
     /// Takes in a cron as an earlier engine has left it; see [`Cron::restarted`].

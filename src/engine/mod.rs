@@ -61,7 +61,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use backlog::{Affinity, PullGroup};
-pub use cron::{Cron, CronDefinition, CronFigures, CronPage, DISCARDED_TOKENS_MAX, NewCron};
+pub use cron::{
+    CRONS_MAX, Cron, CronDefinition, CronFigures, CronPage, DISCARDED_TOKENS_MAX, NewCron,
+};
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
 pub use event::{Event, EventKind, StallDetail};

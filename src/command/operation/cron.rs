@@ -15,7 +15,7 @@ pub struct UpsertCron {
 
 impl Execute for UpsertCron {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        Ok(Done(Box::new(engine.upsert_cron(turn, self.cron))))
+        Ok(Done(Box::new(engine.upsert_cron(turn, self.cron)?)))
     }
 }
 

@@ -8,8 +8,8 @@ use bunqueue_mcp::command::{
     RegisterWorker, UpsertCron, WorkerHeartbeat,
 };
 use bunqueue_mcp::engine::{
-    Change, Config, Cron, CronFigures, CronPage, Delivery, Engine, EventKind, JobId, Millis,
-    Report, State, TokenGiven, WorkerFigures, WorkerRegistration,
+    CRONS_MAX, Change, Config, Cron, CronFigures, CronPage, Delivery, Engine, EventKind, JobId,
+    Millis, Report, State, TokenGiven, WorkerFigures, WorkerRegistration,
 };
 
 use crate::engine::schedule::at;
@@ -792,6 +792,41 @@ fn page_of_crons_is_in_order_of_the_next_run() {
     assert_eq!(page(2, Some(9), false), "ba");
     assert_eq!(page(7, None, true), "");
     assert_eq!(page(2, Some(1), true), "");
+}
+
+#[test]
+fn crons_are_bounded_in_number() {
+    let mut world = World::new();
+    let adding = |name: &str| UpsertCron {
+        cron: every(name, 1_000).check(&queue("q")).expect("acceptable"),
+    };
+    for number in 0..CRONS_MAX {
+        world.ask(adding(&format!("c{number}")));
+    }
+    let text = format!("Too many crons (max {CRONS_MAX})");
+    assert_eq!(world.refusal(adding("more")), text);
+    // One that is there may still be replaced.
+    let replaced = world.upsert(&every("c7", 9_000));
+    assert_eq!(replaced.definition.repeat_every, Some(9_000));
+    assert_eq!(world.refusal(adding("more")), text);
+    assert!(world.ask(DeleteCron { name: "c7".into() }));
+    world.ask(adding("more"));
+    assert_eq!(world.refusal(adding("c7")), text);
+}
+
+#[test]
+fn cron_that_has_reached_its_limit_makes_room() {
+    let mut world = World::new();
+    world.upsert(&CronDraft {
+        max_limit: Number::Value(1.0),
+        ..piling("once", 10)
+    });
+    for number in 1..CRONS_MAX {
+        world.upsert(&every(&format!("c{number}"), 3_600_000));
+    }
+    world.sleep(20);
+    assert_eq!(world.try_cron("once"), None);
+    world.upsert(&every("more", 1_000));
 }
 
 #[test]
