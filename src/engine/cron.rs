@@ -395,7 +395,8 @@ impl Engine {
         self.fire_cron(turn, key, self.now);
     }
 
-    /// Deletes an active job whose worker is lost, if it is one that its cron replaces anyway; whether it was.
+    /// Deletes an active job whose worker is lost, if a cron has brought it under the key made from its name; whether it
+    /// was so. The mark alone decides (engine contract, B-15), also once that cron is gone or has no such key any more.
     pub(super) fn discard_lost(&mut self, turn: &mut Turn<'_>, key: JobKey) -> bool {
         let job = self.store.job(key);
         if !job.gone_if_lost {

@@ -61,7 +61,7 @@ pub(super) struct Job {
     pub(super) remove_on_complete: bool,
     pub(super) remove_on_fail: bool,
     pub(super) durable: bool,
-    /// Its cron adds another one anyway, so a lost worker takes it along.
+    /// A cron has brought it under the key made from its name, so a lost worker takes it along.
     pub(super) gone_if_lost: bool,
     pub(super) options: Option<Arc<JobOptions>>,
     pub(super) links: Option<Box<Links>>,
