@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bunqueue_mcp::command::{ChangePriority, IsUngroupedInTurn, Obliterate, SetUngroupedInTurn};
-use bunqueue_mcp::engine::{Affinity, Counts, NewJob, State};
+use bunqueue_mcp::engine::{Affinity, Counts, NewJob, PullGroup, RateLimit, State};
 
 use crate::world::{World, awaiting, choosing, grouped, id, job, named, pulling, queue, with};
 
@@ -96,6 +96,29 @@ fn the_longest_waiting_pull_that_can_take_it_gets_the_job() {
     assert_eq!(served(&mut world, for_none).as_deref(), Some("-0"));
     push(&mut world, "a1");
     assert_eq!(served(&mut world, for_a).as_deref(), Some("a1"));
+}
+
+#[test]
+fn a_limit_of_one_kind_does_not_look_at_the_other() {
+    let mut world = World::new();
+    let one_a_minute = || PullGroup {
+        limit: Some(RateLimit {
+            max: 1,
+            duration: 60_000,
+        }),
+        ..PullGroup::default()
+    };
+    // Group b has no active job but a used window, group a the other way round.
+    push(&mut world, "b1 a1");
+    for delivery in world.ask(choosing("q", 1, one_a_minute())) {
+        world.ack(&delivery);
+    }
+    assert_eq!(world.pull_ids(pulling("q")), ["a1"]);
+    let by_window = world.wait(waiting(one_a_minute()));
+    push(&mut world, "b2");
+    assert_eq!(served(&mut world, by_window), None);
+    push(&mut world, "a2");
+    assert_eq!(served(&mut world, by_window).as_deref(), Some("a2"));
 }
 
 #[test]
