@@ -21,7 +21,9 @@ use super::hub::{EventFilter, Hub, Subscription};
 use super::meter::Meter;
 use super::{Broker, Clock, Submitted, SystemClock, timer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
-use crate::engine::{Config, ConnectionId, Effects, Engine, Millis, Served, Turn, WaiterId};
+use crate::engine::{
+    Config, ConnectionId, Effects, Engine, EventKind, Millis, Served, Turn, WaiterId,
+};
 
 /// A broker whose engine lives in this process, in memory.
 pub struct LocalBroker {
@@ -137,11 +139,13 @@ impl Shared {
     /// Runs `act` on the engine at the time now, then lets its effects out.
     fn with_engine<R>(&self, act: impl FnOnce(&mut Core, Millis) -> R) -> R {
         let mut core = self.core.lock();
-        if core.hub_changes != self.hub.changes() {
-            self.look_at_hub(&mut core);
-        }
         let now = self.clock.now();
-        let result = catch_unwind(AssertUnwindSafe(|| act(&mut core, now)));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            if core.hub_changes != self.hub.changes() {
+                self.look_at_hub(&mut core, now);
+            }
+            act(&mut core, now)
+        }));
         if result.is_err() {
             // Whoever called sees the panic; everybody else must not notice more of it than can be helped.
             let Core {
@@ -164,13 +168,19 @@ impl Shared {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Tells the engine of which queues somebody wants events. Read before the set, so that a change in between is seen
-    /// again.
-    fn look_at_hub(&self, core: &mut Core) {
+    /// Tells the engine of which queues somebody wants events, and notices. The number of changes is read first, so that
+    /// one in between is seen again.
+    fn look_at_hub(&self, core: &mut Core, now: Millis) {
         core.hub_changes = self.hub.changes();
         let queues = self.hub.queues();
         core.effects.listening = !queues.is_empty();
         core.effects.only = Some(Arc::new(queues));
+        let mut turn = Turn {
+            now,
+            caller: None,
+            effects: &mut core.effects,
+        };
+        core.engine.watch(&mut turn, self.hub.watched());
     }
 
     fn let_out(&self, core: &mut Core, now: Millis) {
@@ -310,7 +320,15 @@ impl Broker for LocalBroker {
     }
 
     fn subscribe(&self, filter: EventFilter) -> Subscription {
-        self.shared.hub.subscribe(filter)
+        let subscription = self.shared.hub.subscribe(filter);
+        // The engine learns of it now, not when something else happens: what lasts is counted from here on.
+        self.shared.tick();
+        subscription
+    }
+
+    fn announce(&self, notice: EventKind) -> bool {
+        let shared = &self.shared;
+        shared.with_engine(|_, now| shared.hub.announce(now, &notice))
     }
 
     fn shut_down(&self) {

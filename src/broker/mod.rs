@@ -20,7 +20,7 @@ pub use hub::{BACKLOG_MAX, EventFilter, PublishedEvent, Subscription};
 pub use local::LocalBroker;
 
 use crate::command::{Command, CommandError, Operation, Reply};
-use crate::engine::ConnectionId;
+use crate::engine::{ConnectionId, EventKind};
 
 /// The answer to a command that has to wait.
 pub type Pending = Pin<Box<dyn Future<Output = Result<Reply, CommandError>> + Send>>;
@@ -72,6 +72,10 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Events from now on. The subscription ends when it is dropped.
     fn subscribe(&self, filter: EventFilter) -> Subscription;
+
+    /// Says what concerns no single queue to everybody who wants to hear of it, as an event of the queue that he listens to;
+    /// false when nobody does.
+    fn announce(&self, notice: EventKind) -> bool;
 
     /// Ends every wait with an empty answer and refuses new ones; other commands go on.
     fn shut_down(&self);

@@ -27,7 +27,7 @@ use crate::engine;
 use crate::http::{Guard, Pages};
 use crate::mcp::http::HttpConfig;
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
-use crate::metrics::Exporter;
+use crate::metrics::{Exporter, warn_of_memory};
 use crate::server::{self, FrameLimit, ServerOptions};
 use crate::webhooks;
 
@@ -183,6 +183,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         webhook_options(&config.webhooks),
         shutdown.clone(),
     ));
+    if let Some(threshold) = config.memory_warning {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(warn_of_memory(broker, threshold, shutdown.clone()));
+    }
     end_on_signal(Arc::clone(&broker), shutdown.clone());
     end_in_time(shutdown.clone());
     if config.stdio {
@@ -219,6 +223,7 @@ fn engine_config(config: &Config) -> engine::Config {
     engine::Config {
         worker_timeout: config.worker_timeout,
         private_webhooks: config.webhooks.private,
+        notices: config.notices,
         ..engine::Config::default()
     }
 }

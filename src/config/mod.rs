@@ -15,6 +15,7 @@ use std::time::Duration;
 pub use error::ConfigError;
 pub use read::load;
 
+use crate::engine::NoticeBounds;
 use crate::mcp::http::{AllowedHost, AllowedOrigin};
 
 /// Which program a setting belongs to.
@@ -75,6 +76,10 @@ pub enum Key {
     FrameLimit,
     FrameWindow,
     WorkerTimeout,
+    QueueIdle,
+    QueueSize,
+    WorkerOverload,
+    MemoryWarning,
     WebhookAttempts,
     WebhookDelay,
     WebhookPrivate,
@@ -148,6 +153,14 @@ pub const SETTINGS: &[Setting] = &[
         "Length of that window; 0 sets no bound"),
     setting!(WorkerTimeout, Some("worker-timeout-ms"), ["WORKER_TIMEOUT_MS"], "MS", "30000", Both,
         "Silence after which a registered worker is stale; after three times that it is forgotten"),
+    setting!(QueueIdle, Some("queue-idle-threshold-ms"), ["QUEUE_IDLE_THRESHOLD_MS"], "MS", "30000", Both,
+        "Time without a ready or active job after which subscribers of a queue get the event queue:idle; 0: never"),
+    setting!(QueueSize, Some("queue-size-threshold"), ["QUEUE_SIZE_THRESHOLD"], "N", "0", Both,
+        "Ready jobs at which subscribers of a queue get the event queue:threshold; 0: never"),
+    setting!(WorkerOverload, Some("worker-overload-threshold-ms"), ["WORKER_OVERLOAD_THRESHOLD_MS"], "MS", "30000", Both,
+        "Time at capacity after which subscribers of a worker's queues get the event worker:overloaded; 0: never"),
+    setting!(MemoryWarning, Some("memory-warning-mb"), ["MEMORY_WARNING_MB"], "MB", "0", Both,
+        "Heap in MiB at which all subscribers get the event server:memory-warning (Linux only); 0: never"),
     setting!(WebhookAttempts, Some("webhook-max-retries"), ["WEBHOOK_MAX_RETRIES"], "N", "3", Both,
         "Attempts for each call of a webhook, the first one included"),
     setting!(WebhookDelay, Some("webhook-retry-delay-ms"), ["WEBHOOK_RETRY_DELAY_MS"], "MS", "1000", Both,
@@ -178,6 +191,7 @@ pub const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
     ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
+    ("STORAGE_WARNING_MB", "0", "keeps jobs in memory only"),
     ("TLS_CERT_FILE", "", "serves without TLS"),
     ("TLS_KEY_FILE", "", "serves without TLS"),
 ];
@@ -230,6 +244,10 @@ pub struct Config {
     pub metrics: Metrics,
     /// Silence after which a registered worker is stale, in ms.
     pub worker_timeout: i64,
+    /// What subscribers are told of queues and workers.
+    pub notices: NoticeBounds,
+    /// Heap in MiB at which they are told of it; `None`: never.
+    pub memory_warning: Option<u64>,
     /// Calls of webhooks.
     pub webhooks: Webhooks,
     /// Toolsets that agents get, as given; `None`: all.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Config, ConfigError, Http, Key, Log, Metrics, NOT_YET, Program, SETTINGS, Source, Tcp, Webhooks,
 };
+use crate::engine::NoticeBounds;
 use crate::http::is_page;
 use crate::mcp::http::is_loopback;
 
@@ -19,6 +20,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
     let toolsets = reader.toolsets();
     let webhooks = reader.webhooks()?;
     let worker_timeout = reader.worker_timeout()?;
+    let notices = reader.notices()?;
+    let memory_warning = reader.bound(Key::MemoryWarning)?;
     Ok(match program {
         Program::Serve => {
             let (http, tcp) = reader.serve()?;
@@ -32,6 +35,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 tcp: Some(tcp),
                 metrics,
                 worker_timeout,
+                notices,
+                memory_warning,
                 webhooks,
                 toolsets,
                 log,
@@ -53,6 +58,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                     with_token: false,
                 },
                 worker_timeout,
+                notices,
+                memory_warning,
                 webhooks,
                 toolsets,
                 log,
@@ -358,6 +365,22 @@ impl Reader<'_> {
     fn worker_timeout(&self) -> Result<i64, ConfigError> {
         let timeout = self.integer(Key::WorkerTimeout, "positive", 1)?;
         Ok(timeout.try_into().unwrap_or(i64::MAX))
+    }
+
+    fn notices(&self) -> Result<NoticeBounds, ConfigError> {
+        let span = |ms: u64| ms.try_into().unwrap_or(i64::MAX);
+        let count = |jobs: u64| jobs.try_into().unwrap_or(usize::MAX);
+        Ok(NoticeBounds {
+            queue_idle: self.bound(Key::QueueIdle)?.map(span),
+            queue_size: self.bound(Key::QueueSize)?.map(count),
+            worker_overload: self.bound(Key::WorkerOverload)?.map(span),
+        })
+    }
+
+    /// A bound that 0 switches off.
+    fn bound(&self, key: Key) -> Result<Option<u64>, ConfigError> {
+        let bound = self.integer(key, "non-negative", 0)?;
+        Ok((bound > 0).then_some(bound))
     }
 
     fn frame_limit(&self) -> Result<Option<(usize, Duration)>, ConfigError> {

@@ -5,7 +5,7 @@ use crate::command::bounds;
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
     DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
-    PATTERN_MAX, PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX, WORKERS_MAX,
+    NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX, WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -322,6 +322,11 @@ fn retention() -> Vec<Row> {
         (
             "silence after which a registered worker is forgotten",
             forgotten.into(),
+            "ms",
+        ),
+        (
+            "time between two looks for what subscribers are told of queues and workers",
+            NOTICE_PERIOD.into(),
             "ms",
         ),
         (

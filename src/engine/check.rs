@@ -50,6 +50,7 @@ impl Engine {
         self.check_names()?;
         self.check_workers(&mut armed)?;
         self.check_limits(&mut armed);
+        self.check_notices(&mut armed)?;
         for (key, slot) in self.cron_slots() {
             armed.needs(slot, Timer::Cron(key));
         }
@@ -414,6 +415,16 @@ impl Engine {
             .filter(|(_, job)| job.has_custom_id)
             .count();
         same("custom ids", &custom, &self.store.custom_ids())
+    }
+
+    /// A look is due exactly while somebody wants notices.
+    fn check_notices(&self, armed: &mut Armed) -> Check {
+        if let Some(at) = self.notices.next_look {
+            armed.needs(at, Timer::Notices);
+        }
+        ensure(self.notices.is_sound(), || {
+            format!("looks do not fit who wants them: {:?}", self.notices)
+        })
     }
 
     /// Workers are found by their ids, and their silence will be noticed.

@@ -42,6 +42,8 @@ pub(super) enum Timer {
     Queue(QueueKey),
     /// Workers may have fallen silent.
     Workers,
+    /// Those who want notices are owed a look.
+    Notices,
     /// A wait is over.
     Wait(WaiterId),
 }
@@ -49,7 +51,10 @@ pub(super) enum Timer {
 impl Timer {
     /// Whether it is about something missing, which only shows once jobs have moved and waiting pulls are served.
     pub(super) const fn comes_last(self) -> bool {
-        matches!(self, Self::Queue(_) | Self::Workers | Self::Wait(_))
+        matches!(
+            self,
+            Self::Queue(_) | Self::Workers | Self::Notices | Self::Wait(_)
+        )
     }
 }
 

@@ -95,6 +95,47 @@ pub enum EventKind {
         /// Jobs deleted with it.
         count: usize,
     },
+    /// A notice: the queue has had nothing to do for a while.
+    QueueIdle {
+        /// Ms for which nothing was ready or active.
+        idle: Millis,
+    },
+    /// A notice: many jobs are ready.
+    QueueThreshold {
+        /// How many.
+        size: usize,
+        /// How many are worth a notice.
+        threshold: usize,
+    },
+    /// A notice: a worker of the queue has been at its capacity for a while.
+    WorkerOverloaded {
+        /// Which, and by how much.
+        load: Box<WorkerLoad>,
+    },
+    /// A notice, told as one of each queue: the process takes much memory. The engine does not know that and makes none.
+    MemoryWarning {
+        /// MiB that stand for no file.
+        heap_mib: u64,
+        /// How many are worth a notice.
+        threshold_mib: u64,
+        /// MiB in RAM.
+        resident_mib: u64,
+    },
+}
+
+/// A worker that has as many jobs as it can work on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerLoad {
+    /// Its id.
+    pub worker: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Jobs that it says it works on.
+    pub active_jobs: f64,
+    /// Jobs that it can work on at the same time.
+    pub concurrency: f64,
+    /// Ms for which that has been so.
+    pub overloaded: Millis,
 }
 
 /// What a stall did.
@@ -107,6 +148,9 @@ pub struct StallDetail {
 }
 
 impl EventKind {
+    /// The names of the notices of a queue, which are made only while somebody wants one of them.
+    pub const NOTICES: [&'static str; 3] = ["queue:idle", "queue:threshold", "worker:overloaded"];
+
     /// The name on the wire.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -127,6 +171,10 @@ impl EventKind {
             Self::Drained { .. } => "drained",
             Self::Cleaned { .. } => "cleaned",
             Self::Obliterated { .. } => "obliterated",
+            Self::QueueIdle { .. } => "queue:idle",
+            Self::QueueThreshold { .. } => "queue:threshold",
+            Self::WorkerOverloaded { .. } => "worker:overloaded",
+            Self::MemoryWarning { .. } => "server:memory-warning",
         }
     }
 }

@@ -14,7 +14,8 @@
 //! - they belong together: `dependency` (jobs that wait for jobs), `flow` (trees of jobs, links);
 //! - they come by themselves: `cron` (named schedules), `repeat` (jobs that repeat), `schedule` (patterns, time zones);
 //! - they are changed: `manage` (one job), `control` (a queue), `policy` (the settings of a queue);
-//! - they are watched: `query`, `event`, `figures` (what is counted and measured), `webhook`, `worker`.
+//! - they are watched: `query`, `event`, `notice` (what lasts for long), `figures` (what is counted and measured),
+//!   `webhook`, `worker`.
 //!
 //! Behaviour: the engine contract.
 
@@ -40,6 +41,7 @@ mod limit;
 mod link;
 mod manage;
 mod name;
+mod notice;
 mod outcome;
 mod policy;
 mod query;
@@ -66,7 +68,7 @@ pub use cron::{
 };
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
-pub use event::{Event, EventKind, StallDetail};
+pub use event::{Event, EventKind, StallDetail, WorkerLoad};
 pub use figures::{
     Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
     QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Throughput, Timed,
@@ -82,6 +84,7 @@ pub use job::{
 pub use lease::LOST_IN_A_ROW_MAX;
 pub use limit::{QueueLimits, RateLimit};
 pub use link::ChildFailure;
+pub use notice::{NOTICE_PERIOD, NoticeBounds};
 pub use outcome::{
     AddOutcome, Added, BatchRefusal, Bucket, Caller, Change, CleanState, ConnectionId, Counts,
     FailReport, Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven,
@@ -107,6 +110,7 @@ use delivery::Waits;
 use figures::Figures;
 use link::Dependencies;
 use name::Names;
+use notice::Notices;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
@@ -138,7 +142,6 @@ pub struct Config {
     pub logged_jobs_max: usize,
     /// Ids kept of completed jobs that were deleted, so that others can still depend on them.
     pub proofs_max: usize,
-    /// Dead letters kept per queue.
     /// Dead letters kept per queue that does not say.
     pub dlq_max: usize,
     /// Ms a dead letter of such a queue is kept.
@@ -165,6 +168,8 @@ pub struct Config {
     pub metric_points_max: usize,
     /// Whether webhooks may point to addresses that are not public.
     pub private_webhooks: bool,
+    /// What is worth a notice.
+    pub notices: NoticeBounds,
 }
 
 impl Default for Config {
@@ -188,6 +193,7 @@ impl Default for Config {
             metric_minutes: 20_160,
             metric_points_max: 1_000_000,
             private_webhooks: false,
+            notices: NoticeBounds::default(),
         }
     }
 }
@@ -239,6 +245,7 @@ pub struct Engine {
     figures: Figures,
     webhooks: Webhooks,
     crons: Crons,
+    notices: Notices,
     /// Deliveries that go back when their connection closes, by delivery number.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use.
@@ -264,6 +271,7 @@ impl Engine {
             figures: Figures::default(),
             webhooks: Webhooks::default(),
             crons: Crons::default(),
+            notices: Notices::default(),
             config,
             ids: IdSource::new(seed),
             now: Millis::MIN,
@@ -324,6 +332,7 @@ impl Engine {
                 Timer::Cron(cron) => self.fire_cron(turn, cron, at),
                 Timer::Queue(queue) => self.drop_idle_queue(queue),
                 Timer::Workers => self.forget_silent_workers(),
+                Timer::Notices => self.look(turn),
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),
             }
         }

@@ -1,11 +1,13 @@
 //! Metrics for Prometheus (engine contract, section 22): the text that every door hands out, and what the system says of
-//! this process. The figures themselves are the engine's, read in one turn.
+//! this process, with a warning when it takes much memory. The figures themselves are the engine's, read in one turn.
 
+mod memory;
 mod process;
 mod text;
 
 use std::sync::Arc;
 
+pub use memory::warn_of_memory;
 pub use process::Process;
 pub use text::{CONTENT_TYPE, render};
 

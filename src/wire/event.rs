@@ -1,9 +1,12 @@
 //! Events as frames (tcp protocol section 22).
 
-use crate::engine::{Event, EventKind, StallDetail};
+use crate::engine::{Event, EventKind, Millis, StallDetail, WorkerLoad};
 
 use super::encode::Entries;
 use super::frame;
+
+/// Notices tell spans in whole seconds.
+const MS_PER_SECOND: Millis = 1_000;
 
 /// The frame of an event; empty when no frame can hold it, so that it alone is skipped.
 pub fn encode(event: &Event) -> Vec<u8> {
@@ -51,7 +54,11 @@ fn extra_entries(kind: &EventKind) -> usize {
         | EventKind::Removed { .. }
         | EventKind::Drained { .. }
         | EventKind::Cleaned { .. }
-        | EventKind::Obliterated { .. } => 1,
+        | EventKind::Obliterated { .. }
+        | EventKind::QueueIdle { .. }
+        | EventKind::QueueThreshold { .. }
+        | EventKind::WorkerOverloaded { .. }
+        | EventKind::MemoryWarning { .. } => 1,
     }
 }
 
@@ -102,7 +109,36 @@ fn write_extra(map: &mut Entries<'_>, kind: &EventKind) {
             map.nested("data", 1);
             map.count("count", *count);
         }
+        EventKind::QueueIdle { idle } => {
+            map.nested("data", 1);
+            map.time("idleSeconds", idle / MS_PER_SECOND);
+        }
+        EventKind::QueueThreshold { size, threshold } => {
+            map.nested("data", 2);
+            map.count("size", *size);
+            map.count("threshold", *threshold);
+        }
+        EventKind::WorkerOverloaded { load } => overloaded(map, load),
+        EventKind::MemoryWarning {
+            heap_mib,
+            threshold_mib,
+            resident_mib,
+        } => {
+            map.nested("data", 3);
+            map.number("heapUsedMB", *heap_mib as f64);
+            map.number("thresholdMB", *threshold_mib as f64);
+            map.number("rssMB", *resident_mib as f64);
+        }
     }
+}
+
+fn overloaded(map: &mut Entries<'_>, load: &WorkerLoad) {
+    map.nested("data", 5);
+    map.text("workerId", &load.worker);
+    map.text("name", &load.name);
+    map.number("activeJobs", load.active_jobs);
+    map.number("concurrency", load.concurrency);
+    map.time("overloadedSeconds", load.overloaded / MS_PER_SECOND);
 }
 
 fn stalled(map: &mut Entries<'_>, detail: StallDetail) {
@@ -255,6 +291,13 @@ mod tests {
 
     #[test]
     fn events_of_a_queue_have_an_empty_job_id() {
+        let load = Box::new(WorkerLoad {
+            worker: "w".into(),
+            name: "n".into(),
+            active_jobs: 3.0,
+            concurrency: 2.0,
+            overloaded: 40_000,
+        });
         let cases = [
             (EventKind::Paused, "paused", json!({})),
             (EventKind::Resumed, "resumed", json!({})),
@@ -272,6 +315,35 @@ mod tests {
                 EventKind::Obliterated { count: 2 },
                 "obliterated",
                 json!({"data": {"count": 2}}),
+            ),
+            (
+                EventKind::QueueIdle { idle: 30_999 },
+                "queue:idle",
+                json!({"data": {"idleSeconds": 30}}),
+            ),
+            (
+                EventKind::QueueThreshold {
+                    size: 7,
+                    threshold: 5,
+                },
+                "queue:threshold",
+                json!({"data": {"size": 7, "threshold": 5}}),
+            ),
+            (
+                EventKind::WorkerOverloaded { load },
+                "worker:overloaded",
+                json!({"data": {
+                    "workerId": "w", "name": "n", "activeJobs": 3, "concurrency": 2, "overloadedSeconds": 40,
+                }}),
+            ),
+            (
+                EventKind::MemoryWarning {
+                    heap_mib: 600,
+                    threshold_mib: 512,
+                    resident_mib: 700,
+                },
+                "server:memory-warning",
+                json!({"data": {"heapUsedMB": 600, "thresholdMB": 512, "rssMB": 700}}),
             ),
         ];
         for (kind, name, extra) in cases {

@@ -428,6 +428,12 @@ impl World {
         *self.ask(GetQueueDetail { queue, previews })
     }
 
+    /// From now on notices are wanted of these queues alone.
+    pub fn watch(&mut self, queues: &[&str]) {
+        let queues = queues.iter().map(|name| Arc::from(*name)).collect();
+        self.act(|engine, turn| engine.watch(turn, queues));
+    }
+
     /// From now on events are wanted of one queue alone.
     pub fn listen_only(&mut self, to: &str) {
         self.effects.only = Some(Arc::new(HashSet::from([to.into()])));

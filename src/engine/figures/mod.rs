@@ -87,11 +87,16 @@ pub(super) struct QueueFigures {
 impl QueueFigures {
     /// Whether there is nothing to lose.
     pub(super) fn is_empty(&self) -> bool {
+        self.journal == 0 && self.lifetime() == Totals::default()
+    }
+
+    /// Totals of this process and of earlier ones.
+    pub(super) const fn lifetime(&self) -> Totals {
         let Counted {
             since_start,
             earlier,
-        } = self.totals;
-        self.journal == 0 && since_start.plus(&earlier) == Totals::default()
+        } = &self.totals;
+        since_start.plus(earlier)
     }
 
     const fn minutes_mut(&mut self, kind: MetricKind) -> &mut Minutes {

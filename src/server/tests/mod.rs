@@ -21,7 +21,7 @@ use super::dialogue::Door;
 use super::session::{self, Ended};
 use crate::broker::{Broker, EventFilter, LocalBroker, Submitted, Subscription};
 use crate::command::Command;
-use crate::engine::{Config, ConnectionId};
+use crate::engine::{Config, ConnectionId, EventKind};
 use crate::wire::frame::{self, Front};
 
 /// Nothing here takes that long; a test that waits for it has failed.
@@ -235,6 +235,10 @@ impl Broker for Fake {
 
     fn subscribe(&self, filter: EventFilter) -> Subscription {
         self.broker.subscribe(filter)
+    }
+
+    fn announce(&self, notice: EventKind) -> bool {
+        self.broker.announce(notice)
     }
 
     fn shut_down(&self) {

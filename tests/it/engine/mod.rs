@@ -15,6 +15,7 @@ mod labels;
 mod limit;
 mod lost;
 mod manage;
+mod notice;
 mod order;
 mod policy;
 mod pull;

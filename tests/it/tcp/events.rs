@@ -165,3 +165,33 @@ fn a_subscription_is_for_one_queue_and_ends() {
     watcher.ok(&json!({ "cmd": "Ping" }));
     assert!(watcher.event_within(Duration::from_millis(100)).is_none());
 }
+
+#[test]
+fn notices_come_to_those_who_want_them_though_nothing_else_happens() {
+    let serve = Serve::start_with(&[("QUEUE_SIZE_THRESHOLD", "2")]);
+    let mut conn = Conn::open(serve.tcp);
+    conn.push("q", &json!({}));
+    conn.push("q", &json!({}));
+    let mut watcher = subscribed(&serve);
+    let told = json!({ "eventType": "queue:threshold", "jobId": "", "data": { "size": 2, "threshold": 2 } });
+    expect_events(&mut watcher, &[told]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_takes_much_memory_says_so_to_every_subscriber() {
+    let serve = Serve::start_with(&[("MEMORY_WARNING_MB", "1")]);
+    let mut watcher = subscribed(&serve);
+    let event = watcher.event();
+    let (heap, rss) = (&event["data"]["heapUsedMB"], &event["data"]["rssMB"]);
+    assert!(
+        heap.as_f64() >= Some(1.0) && rss.as_f64() >= heap.as_f64(),
+        "{event}"
+    );
+    assert_eq!(event["data"]["thresholdMB"], json!(1), "{event}");
+    let named = (&event["eventType"], &event["queue"], &event["jobId"]);
+    assert_eq!(
+        named,
+        (&json!("server:memory-warning"), &json!("q"), &json!(""))
+    );
+}
