@@ -285,7 +285,7 @@ impl Engine {
             if self.fail_if_expired(turn, job) {
                 continue;
             }
-            if !self.queues.get(key).has_token(self.now) {
+            if !self.queues.get(key).has_token(self.instant) {
                 self.await_token(key);
                 return;
             }
@@ -349,7 +349,7 @@ impl Engine {
                 return None;
             }
             let next = queue.ready.next(wish)?;
-            if !queue.has_token(self.now) {
+            if !queue.has_token(self.instant) {
                 return None;
             }
             if !self.fail_if_expired(turn, next) {
@@ -401,7 +401,7 @@ impl Engine {
         });
         let queue = self.queues.get_mut(job.queue);
         queue.active.insert(key);
-        queue.take_token(now);
+        queue.take_token(self.instant);
         if let Some(connection) = connection {
             self.connections
                 .entry(connection)

@@ -271,8 +271,8 @@ impl Engine {
     /// Somebody waits for a token: serves the queue when there is one.
     pub(super) fn await_token(&mut self, key: QueueKey) {
         let queue = self.queues.get(key);
-        let wait = queue.bucket().and_then(|bucket| bucket.wait(self.now));
-        let Some(at) = wait.map(|wait| self.now.saturating_add(wait)) else {
+        let wait = queue.bucket().and_then(|bucket| bucket.wait(self.instant));
+        let Some(at) = wait.map(|wait| self.instant.saturating_add(wait)) else {
             return;
         };
         self.stop_awaiting_token(key);

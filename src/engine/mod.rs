@@ -257,6 +257,8 @@ pub struct Engine {
     stopping: bool,
     /// Waiting pulls are served later: more jobs may become ready in the same step.
     holding: bool,
+    /// Up to when everything due has happened: now, or earlier while what is overdue is made up for.
+    instant: Millis,
     /// Queues whose waiting pulls are to be served then.
     unserved: BTreeSet<QueueKey>,
 }
@@ -286,6 +288,7 @@ impl Engine {
             next_delivery: 0,
             stopping: false,
             holding: false,
+            instant: Millis::MIN,
             unserved: BTreeSet::new(),
         }
     }
@@ -318,6 +321,7 @@ impl Engine {
             }
             let Some((at, timer)) = next else { break };
             instant = at;
+            self.instant = self.instant.max(at);
             self.deadlines.remove(at, timer);
             match timer {
                 Timer::Mature(key) => self.mature(turn, key),
@@ -336,6 +340,7 @@ impl Engine {
                 Timer::Wait(waiter) => self.end_wait(turn, waiter),
             }
         }
+        self.instant = self.now;
         self.holding = false;
     }
 
@@ -345,6 +350,7 @@ impl Engine {
     /// connections must not end with it.
     pub fn recover(&mut self, turn: &mut Turn<'_>) {
         self.holding = false;
+        self.instant = self.now;
         self.dependencies.settling = false;
         self.settle(turn);
         self.serve_held(turn);

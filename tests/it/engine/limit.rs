@@ -511,3 +511,23 @@ fn a_paused_queue_is_served_by_its_resume_at_the_time_of_the_token() {
     world.ask(Resume { queue: queue("q") });
     assert_eq!(world.handed(wait).map(|jobs| jobs.len()), Some(1));
 }
+
+#[test]
+fn a_wait_that_was_over_before_there_was_a_token_stays_empty_however_late_that_is_noticed() {
+    let mut world = world_with(1);
+    world.ask(rate(1, 1_000));
+    assert_eq!(world.pull_all("q"), ["j0"]);
+    world.push(
+        "q",
+        NewJob {
+            delay: 10,
+            ..named("j1")
+        },
+    );
+    let waiter = world.wait(awaiting("q", 60));
+    // Nothing happens on time, as in a process that was suspended: the job, the end of the wait, then the token.
+    world.now += 5_000;
+    world.tick();
+    assert_eq!(world.handed(waiter), Some(Vec::new()));
+    assert_eq!(world.pull_all("q"), ["j1"]);
+}

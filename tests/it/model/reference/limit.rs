@@ -78,13 +78,13 @@ impl Reference {
 
     pub(super) fn has_token(&self, queue: &str) -> bool {
         let rate = self.queue(queue).and_then(|queue| queue.rate.as_ref());
-        rate.is_none_or(|rate| rate.level(self.now) >= rate.token())
+        rate.is_none_or(|rate| rate.level(self.instant) >= rate.token())
     }
 
     pub(super) fn pay(&mut self, queue: &str, serial: u64) {
-        let now = self.now;
+        let instant = self.instant;
         if let Some(rate) = self.queue_mut(queue).and_then(|queue| queue.rate.as_mut()) {
-            rate.paid.push((now, serial));
+            rate.paid.push((instant, serial));
         }
     }
 

@@ -191,6 +191,8 @@ struct Queue {
 pub struct Reference {
     config: Config,
     pub now: Millis,
+    /// Up to when everything due has happened.
+    instant: Millis,
     pub jobs: Vec<Job>,
     keys: Vec<Key>,
     waiters: Vec<Waiter>,
@@ -235,6 +237,7 @@ impl Reference {
         Self {
             config,
             now: Millis::MIN,
+            instant: Millis::MIN,
             jobs: Vec::new(),
             keys: Vec::new(),
             waiters: Vec::new(),

@@ -69,10 +69,12 @@ impl Reference {
             if closes && self.hand_off() {
                 continue;
             }
-            let Some(due) = next else { return };
+            let Some(due) = next else { break };
             instant = due.at;
+            self.instant = self.instant.max(instant);
             self.act(due);
         }
+        self.instant = self.now;
     }
 
     fn next_due(&self) -> Option<Due> {
