@@ -155,11 +155,11 @@ impl Engine {
                 let started_at = life.and_then(|life| life.started_at);
                 same("the start of a queued job", &(id, None), &(id, started_at))?;
                 if let Some(at) = job.expires_at() {
-                    armed.needs(at, Timer::Expire(key));
+                    armed.needs(at, Timer::expire(job, key));
                 }
             }
             match state {
-                State::Delayed => armed.needs(job.run_at, Timer::Mature(key)),
+                State::Delayed => armed.needs(job.run_at, Timer::mature(job, key)),
                 State::Waiting | State::Prioritized => ensure(
                     job.run_at <= self.now && (state == State::Prioritized) == (job.priority > 0.0),
                     || format!("{job:?} is not {}", state.name()),
@@ -174,7 +174,7 @@ impl Engine {
                     format!("{id} is overdue at {due:?}, but looked at only then: {run:?}")
                 })?;
                 if let Some(at) = looked_at {
-                    armed.needs(at, Timer::Delivery(key));
+                    armed.needs(at, Timer::delivery(job, key));
                 }
             }
             if let Some(letter) = failure

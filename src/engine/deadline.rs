@@ -8,17 +8,33 @@ use super::backlog::GroupKey;
 use super::cron::CronKey;
 use super::outcome::WaiterId;
 use super::queue::QueueKey;
-use super::store::JobKey;
+use super::store::{Job, JobKey};
 
-/// What is due. At the same instant the order of the variants decides: jobs become ready before waits give up.
+/// What is due. At the same instant the order of the variants decides: jobs become ready before waits give up. Jobs are
+/// in the order of their admission, which their places in the table do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A delayed job becomes ready.
-    Mature(JobKey),
+    Mature {
+        /// Its job's number in the order of admission.
+        seq: u64,
+        /// Its job.
+        key: JobKey,
+    },
     /// A queued job outlives its ttl.
-    Expire(JobKey),
+    Expire {
+        /// As of [`Timer::Mature`].
+        seq: u64,
+        /// Its job.
+        key: JobKey,
+    },
     /// A delivery may have timed out, lost its lock or stalled.
-    Delivery(JobKey),
+    Delivery {
+        /// As of [`Timer::Mature`].
+        seq: u64,
+        /// Its job.
+        key: JobKey,
+    },
     /// A dead letter is tried again, or too old; the oldest comes first.
     DeadLetter {
         /// Its place in the order of entry.
@@ -49,6 +65,21 @@ pub(super) enum Timer {
 }
 
 impl Timer {
+    pub(super) const fn mature(job: &Job, key: JobKey) -> Self {
+        let seq = job.seq;
+        Self::Mature { seq, key }
+    }
+
+    pub(super) const fn expire(job: &Job, key: JobKey) -> Self {
+        let seq = job.seq;
+        Self::Expire { seq, key }
+    }
+
+    pub(super) const fn delivery(job: &Job, key: JobKey) -> Self {
+        let seq = job.seq;
+        Self::Delivery { seq, key }
+    }
+
     /// Whether it is about something missing, which only shows once jobs have moved and waiting pulls are served.
     pub(super) const fn comes_last(self) -> bool {
         matches!(
@@ -83,5 +114,16 @@ impl Deadlines {
     /// The first entry, if its time has come.
     pub(super) fn due(&self, now: Millis) -> Option<(Millis, Timer)> {
         self.0.first().copied().filter(|(at, _)| *at <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every delayed job pays for each byte.
+    #[test]
+    fn an_entry_stays_small() {
+        assert_eq!(size_of::<(Millis, Timer)>(), 24);
     }
 }

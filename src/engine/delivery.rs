@@ -434,7 +434,7 @@ impl Engine {
             job.remember_spent(token, cause);
         }
         if let Some(armed_at) = run.armed_at {
-            self.deadlines.remove(armed_at, Timer::Delivery(key));
+            self.deadlines.remove(armed_at, Timer::delivery(job, key));
         }
         let queue = self.queues.get_mut(queue);
         queue.active.remove(&key);

@@ -128,18 +128,20 @@ impl Engine {
     /// Puts the delivery's entry into the deadline order, where it has none.
     pub(super) fn arm_delivery(&mut self, key: JobKey) {
         let at = self.overdue(key).map(|(at, _)| at);
-        if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
+        let job = self.store.job_mut(key);
+        if let Some(run) = job.life().run.as_mut() {
             run.armed_at = at;
         }
         if let Some(at) = at {
-            self.deadlines.insert(at, Timer::Delivery(key));
+            self.deadlines.insert(at, Timer::delivery(job, key));
         }
     }
 
     /// The same for one that may have an entry at another time.
     pub(super) fn rearm_delivery(&mut self, key: JobKey) {
         if let Some(armed_at) = self.armed_at(key) {
-            self.deadlines.remove(armed_at, Timer::Delivery(key));
+            let timer = Timer::delivery(self.store.job(key), key);
+            self.deadlines.remove(armed_at, timer);
         }
         self.arm_delivery(key);
     }
@@ -301,8 +303,9 @@ impl Engine {
 
     /// A queued job outlived its ttl; its entry was just taken out.
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>, key: JobKey) {
-        if let Some(at) = self.store.job(key).expires_at() {
-            self.deadlines.insert(at, Timer::Expire(key));
+        let job = self.store.job(key);
+        if let Some(at) = job.expires_at() {
+            self.deadlines.insert(at, Timer::expire(job, key));
         }
         self.fail_if_expired(turn, key);
     }

@@ -324,9 +324,9 @@ impl Engine {
             self.instant = self.instant.max(at);
             self.deadlines.remove(at, timer);
             match timer {
-                Timer::Mature(key) => self.mature(turn, key),
-                Timer::Expire(key) => self.expire(turn, key),
-                Timer::Delivery(key) => self.check_delivery(turn, key, at),
+                Timer::Mature { key, .. } => self.mature(turn, key),
+                Timer::Expire { key, .. } => self.expire(turn, key),
+                Timer::Delivery { key, .. } => self.check_delivery(turn, key, at),
                 Timer::RateEnd(queue) => self.end_rate(turn, queue),
                 Timer::Token(queue) => self.token_due(turn, queue),
                 Timer::GroupThrottle(queue, group) => self.end_throttle(turn, queue, group),

@@ -314,7 +314,7 @@ impl Engine {
         let job = self.store.job_mut(key);
         let expires_at = job.expires_at();
         if let Some(at) = expires_at {
-            self.deadlines.insert(at, Timer::Expire(key));
+            self.deadlines.insert(at, Timer::expire(job, key));
         }
         let queue = self.queues.get_mut(job.queue);
         if job.is_blocked() {
@@ -327,7 +327,7 @@ impl Engine {
             job.state = State::Delayed;
             queue.delayed.insert(key);
             queue.ready.add_delayed(job);
-            self.deadlines.insert(job.run_at, Timer::Mature(key));
+            self.deadlines.insert(job.run_at, Timer::mature(job, key));
         } else {
             job.state = ready_state(job.priority);
             queue.prioritized += usize::from(job.state == State::Prioritized);
@@ -339,7 +339,7 @@ impl Engine {
     pub(super) fn unqueue(&mut self, key: JobKey) {
         let job = self.store.job(key);
         if let Some(at) = job.expires_at() {
-            self.deadlines.remove(at, Timer::Expire(key));
+            self.deadlines.remove(at, Timer::expire(job, key));
         }
         self.leave_queue(key);
     }
@@ -354,7 +354,7 @@ impl Engine {
             State::Delayed => {
                 queue.delayed.remove(&key);
                 queue.ready.remove_delayed(job);
-                self.deadlines.remove(job.run_at, Timer::Mature(key));
+                self.deadlines.remove(job.run_at, Timer::mature(job, key));
             }
             State::Waiting | State::Prioritized => {
                 let stood = queue.ready.remove(job);

@@ -2,7 +2,7 @@
 
 use bunqueue_mcp::engine::NewJob;
 
-use crate::world::{World, named};
+use crate::world::{World, grouped, named, with};
 
 fn check(jobs: Vec<NewJob>, order: &[&str]) {
     let mut world = World::new();
@@ -145,4 +145,53 @@ fn retried_job_competes_by_its_new_run_time_and_a_lost_one_keeps_its_place() {
     world.push("q", named("second"));
     world.sleep(1_000);
     assert_eq!(world.pull_all("q"), ["lost", "second"]);
+}
+
+/// A world in which two jobs are gone again, so that their places are free for others, the second one's first.
+fn with_free_places() -> World {
+    let mut world = World::new();
+    let gone = ["x", "y"].map(|gone| world.push("q", named(gone)));
+    for id in &gone {
+        world.cancel(id);
+    }
+    world.events();
+    world
+}
+
+#[test]
+fn jobs_that_mature_together_do_so_in_order_of_admission() {
+    let mut world = with_free_places();
+    for name in ["a", "b"] {
+        let delayed = NewJob {
+            delay: 10,
+            ..grouped(named(name), name)
+        };
+        world.push("q", delayed);
+    }
+    world.sleep(10);
+    assert_eq!(world.pull_all("q"), ["a", "b"]);
+}
+
+#[test]
+fn jobs_that_become_too_old_together_do_so_in_order_of_admission() {
+    let mut world = with_free_places();
+    for name in ["a", "b"] {
+        world.push("q", with(named(name), |options| options.ttl = Some(10.0)));
+    }
+    world.events();
+    world.sleep(11);
+    assert_eq!(world.event_words(), ["failed a", "failed b"]);
+}
+
+#[test]
+fn deliveries_that_are_lost_together_end_in_order_of_admission() {
+    let mut world = with_free_places();
+    for name in ["a", "b"] {
+        world.push("q", grouped(named(name), name));
+    }
+    assert_eq!(world.pull_all("q"), ["a", "b"]);
+    world.events();
+    world.sleep(30_000);
+    assert_eq!(world.event_words(), ["stalled a", "stalled b"]);
+    assert_eq!(world.pull_all("q"), ["a", "b"]);
 }

@@ -347,13 +347,6 @@ impl Pair {
         self.tokens.drain(..surplus);
         let learned = &mut self.model.learned;
         learned.deliveries.extend(deliveries);
-        // A slot that a job has absorbed says nothing about when its delivery ends.
-        let order = effects
-            .events
-            .iter()
-            .filter(|event| event.kind != EventKind::Duplicated)
-            .filter_map(|event| event.job.clone());
-        learned.order.extend(order);
         // Jobs that the reply does not tell of have come by themselves.
         let new = |added: &&Added| added.outcome != AddOutcome::Existing;
         let asked: Vec<&JobId> = match reply {

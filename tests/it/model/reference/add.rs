@@ -248,7 +248,7 @@ impl Reference {
                 Some("Job TTL expired".into()),
             );
         }
-        self.note_turns(None);
+        self.note_turns();
     }
 
     /// Whether a job is too old to start.

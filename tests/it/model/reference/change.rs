@@ -218,7 +218,7 @@ impl Reference {
             State::Waiting | State::Prioritized | State::Delayed => {
                 // It is queued anew, and so is its group when that has no other ready job.
                 self.jobs[at].ripe = false;
-                self.note_turns(None);
+                self.note_turns();
             }
             State::Active => {
                 self.held(at, token)?;

@@ -166,7 +166,7 @@ impl Reference {
         }
         // It is queued anew, as far as it is queued.
         let ripe = std::mem::take(&mut self.jobs[at].ripe);
-        self.note_turns(None);
+        self.note_turns();
         let completed = matches!(
             self.job(child).map(|job| &job.place),
             Some(Place::Completed)
@@ -190,7 +190,7 @@ impl Reference {
             self.note(at, State::WaitingChildren, None, None);
         }
         self.jobs[at].ripe = ripe;
-        self.note_turns(None);
+        self.note_turns();
         self.annotate(at);
     }
 
@@ -531,7 +531,7 @@ impl Reference {
         }
         ties.parked = false;
         self.place(at);
-        self.note_turns(None);
+        self.note_turns();
         self.touched.push(Arc::clone(&self.jobs[at].view.queue));
         let state = self.state_at(at);
         self.note(at, state, None, None);

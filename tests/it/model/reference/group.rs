@@ -26,7 +26,7 @@ pub(super) struct Group {
 pub(super) struct Turn {
     queue: Arc<str>,
     group: Option<Arc<str>>,
-    /// Lower is served first; those that began in one millisecond by themselves are equal.
+    /// Lower is served first.
     number: u64,
 }
 
@@ -108,9 +108,8 @@ impl Reference {
         ready
     }
 
-    /// Groups without a ready job lose their turn, those that have got one come last; `tied` gives several the same
-    /// number, because nobody says which of them was first.
-    pub(super) fn note_turns(&mut self, tied: Option<Millis>) {
+    /// Groups without a ready job lose their turn, those that have got one come last.
+    pub(super) fn note_turns(&mut self) {
         let turns = std::mem::take(&mut self.turns);
         let kept = turns.into_iter().filter(|turn| {
             let applies = turn.group.is_some() || self.in_turn(&turn.queue);
@@ -128,10 +127,7 @@ impl Reference {
             if !takes_turns || has_one || !self.is_ready(at) {
                 continue;
             }
-            if tied.is_none() || tied != self.tied_at {
-                self.next_turn += 1;
-            }
-            self.tied_at = tied;
+            self.next_turn += 1;
             self.turns.push(Turn {
                 queue,
                 group,
@@ -192,10 +188,7 @@ impl Reference {
         let turns = self.turns.iter().filter(|turn| &*turn.queue == queue);
         let heads = turns.filter_map(|turn| {
             let job = turn.group.as_deref().map_or(free, head)?;
-            let id = &self.jobs[job].view.id;
-            let mut told = self.learned.deliveries.iter();
-            let told = told.position(|(delivered, ..)| delivered == id);
-            Some(((turn.number, told.unwrap_or(usize::MAX)), job))
+            Some((turn.number, job))
         });
         heads.min_by_key(|(turn, _)| *turn).map(|(_, job)| job)
     }
@@ -305,7 +298,7 @@ impl Reference {
                 if set.in_turn || self.queues.iter().any(|queue| queue.name == name) {
                     self.touch_queue(&name).in_turn = set.in_turn;
                 }
-                self.note_turns(None);
+                self.note_turns();
                 Reply::Done(())
             }
             _ => return None,

@@ -49,8 +49,6 @@ pub struct Learned {
     pub registered: Option<Arc<str>>,
     /// The number of the wait, when the step began one.
     pub waiter: Option<WaiterId>,
-    /// Jobs as they occur in the events of the step: what the contract does not order happens in this order.
-    pub order: Vec<JobId>,
 }
 
 /// What a command is answered.
@@ -200,8 +198,6 @@ pub struct Reference {
     groups: Vec<group::Group>,
     turns: Vec<group::Turn>,
     next_turn: u64,
-    /// The millisecond in which the newest turns began by themselves.
-    tied_at: Option<Millis>,
     /// Queues in which something has happened since waiting pulls were served.
     touched: Vec<Arc<str>>,
     /// It is only to be seen what would happen.
@@ -245,7 +241,6 @@ impl Reference {
             groups: Vec::new(),
             turns: Vec::new(),
             next_turn: 0,
-            tied_at: None,
             touched: Vec::new(),
             rehearsing: false,
             completed: Vec::new(),
@@ -413,7 +408,7 @@ impl Reference {
         self.release_key(&job.view.id);
         self.completed.retain(|id| *id != job.view.id);
         self.end_waits(&job.view.id, outcome);
-        self.note_turns(None);
+        self.note_turns();
         self.note_emptiness();
     }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use bunqueue_mcp::engine::{EventKind, FailureReason, JobId, Millis, Served, StallDetail, Waited};
+use bunqueue_mcp::engine::{EventKind, FailureReason, Millis, Served, StallDetail, Waited};
 
 use super::{Place, Reference, Wish};
 
-/// What is due. In one millisecond the order is that of this list, but deliveries end in any order.
+/// What is due. In one millisecond the order is that of this list, and that of admission among jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Ripen,
@@ -81,35 +81,16 @@ impl Reference {
         let due = self.agenda().into_iter().filter(|due| due.at <= self.now);
         due.min_by_key(|due| {
             let (rank, within) = due.kind.rank();
-            let told = match due.kind {
-                Kind::Cron
-                | Kind::QueueIdle
-                | Kind::WorkerEnd
-                | Kind::Wait
-                | Kind::RateEnd
-                | Kind::Token
-                | Kind::ThrottleEnd
-                | Kind::WindowEnd => None,
+            let ended = match due.kind {
                 Kind::Letter => Some(self.failure(due.place).seq as usize),
                 Kind::TooOld => {
                     let id = &self.jobs[due.place].view.id;
                     self.completed.iter().position(|other| other == id)
                 }
-                _ => self.told_next(&self.jobs[due.place].view.id),
+                _ => None,
             };
-            (due.at, rank, told.unwrap_or(usize::MAX), due.place, within)
+            (due.at, rank, ended.unwrap_or(usize::MAX), due.place, within)
         })
-    }
-
-    /// When the engine let the next thing happen to a job, among everything of the step.
-    fn told_next(&self, id: &JobId) -> Option<usize> {
-        let so_far = self
-            .events
-            .iter()
-            .filter(|event| event.job.as_ref() == Some(id));
-        let order = self.learned.order.iter().enumerate();
-        let mut own = order.filter(|(_, other)| *other == id);
-        own.nth(so_far.count()).map(|(place, _)| place)
     }
 
     /// The earliest thing due that can be seen from outside.
@@ -223,12 +204,7 @@ impl Reference {
     fn act(&mut self, due: Due) {
         let at = due.place;
         match due.kind {
-            Kind::Ripen
-            | Kind::Ttl
-            | Kind::Timeout
-            | Kind::LockEnd
-            | Kind::Stall
-            | Kind::Letter => {
+            Kind::Ripen | Kind::Ttl | Kind::Timeout | Kind::LockEnd | Kind::Stall => {
                 self.touched.push(Arc::clone(&self.jobs[at].view.queue));
             }
             Kind::Cron => {
@@ -241,7 +217,7 @@ impl Reference {
         match due.kind {
             Kind::Ripen => {
                 self.jobs[at].ripe = true;
-                self.note_turns(Some(due.at));
+                self.note_turns();
             }
             Kind::RateEnd => {
                 self.queues[at].rate = None;
@@ -262,7 +238,16 @@ impl Reference {
             Kind::Timeout => self.time_out(at),
             Kind::LockEnd => self.end_lock(at),
             Kind::Stall => self.stall(at),
-            Kind::Letter => self.letter_acts(at, due.at),
+            Kind::Letter => {
+                let view = &self.jobs[at].view;
+                let (id, queue) = (view.id.clone(), Arc::clone(&view.queue));
+                self.letter_acts(at, due.at);
+                // One that goes makes nothing ready.
+                let retried = |at: usize| matches!(self.jobs[at].place, Place::Queued);
+                if self.find(&id).is_some_and(retried) {
+                    self.touched.push(queue);
+                }
+            }
             Kind::TooOld => self.delete(at),
             Kind::Cron => self.fire(at, due.at),
             Kind::QueueIdle => drop(self.queues.remove(at)),

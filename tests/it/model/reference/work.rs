@@ -199,7 +199,7 @@ impl Reference {
             limited: group.is_some_and(|group| group.limit.is_some()),
             before,
         });
-        self.note_turns(None);
+        self.note_turns();
         Delivery {
             job: self.show(at),
             token,
@@ -333,7 +333,7 @@ impl Reference {
         job.result.clone_from(&result);
         job.place = Place::Completed;
         job.late_token = None;
-        self.note_turns(None);
+        self.note_turns();
         self.end_waits(&id, &Waited::Completed { result });
         self.completed.push(id);
         if self.completed.len() > self.config.completed_max {
@@ -459,7 +459,7 @@ impl Reference {
         job.late_token = None;
         job.spend_current();
         job.place = Place::Failed(letter);
-        self.note_turns(None);
+        self.note_turns();
         self.end_waits(&id, &Waited::Failed);
         let queue = Arc::clone(&self.jobs[at].view.queue);
         self.evict_letters(&queue);
