@@ -55,11 +55,7 @@ impl Engine {
             return Vec::new();
         };
         let newest = later(self.now, -grace.ceil());
-        let jobs: Vec<_> = self
-            .old_jobs(key, state, newest)
-            .into_iter()
-            .take(limit)
-            .collect();
+        let jobs = self.old_jobs(key, state, newest, limit);
         let id = |key: &JobKey| self.store.job(*key).id.clone();
         let ids: Vec<_> = jobs.iter().map(id).collect();
         self.delete_all(turn, &jobs);
@@ -142,8 +138,14 @@ impl Engine {
         jobs
     }
 
-    /// Jobs whose relevant time is at most `newest`, oldest first.
-    fn old_jobs(&self, key: QueueKey, state: CleanState, newest: Millis) -> Vec<JobKey> {
+    /// The oldest jobs, at most `limit`, whose relevant time is at most `newest`, oldest first.
+    fn old_jobs(
+        &self,
+        key: QueueKey,
+        state: CleanState,
+        newest: Millis,
+        limit: usize,
+    ) -> Vec<JobKey> {
         let queue = self.queues.get(key);
         let created_before = |job: &JobKey| self.store.job(*job).created_at <= newest;
         let mut queued: Vec<JobKey> = match state {
@@ -153,6 +155,7 @@ impl Engine {
                     .values()
                     .copied()
                     .take_while(|job| self.completed_at(*job) <= newest)
+                    .take(limit)
                     .collect();
             }
             CleanState::Bucket(Bucket::State(State::Failed)) => {
@@ -161,6 +164,7 @@ impl Engine {
                     .values()
                     .copied()
                     .take_while(|job| self.failed_at(*job) <= newest)
+                    .take(limit)
                     .collect();
             }
             CleanState::Bucket(Bucket::State(State::Active | State::WaitingChildren)) => Vec::new(),
@@ -177,7 +181,7 @@ impl Engine {
             CleanState::Queued => self.queued(key),
         };
         queued.retain(created_before);
-        self.sort_by_creation(&mut queued);
+        self.keep_first_created(&mut queued, limit, true);
         queued
     }
 

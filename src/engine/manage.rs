@@ -121,8 +121,7 @@ impl Engine {
             return 0;
         };
         let mut delayed: Vec<_> = self.queues.get(queue).delayed.iter().copied().collect();
-        self.sort_by_creation(&mut delayed);
-        delayed.truncate(count.unwrap_or(usize::MAX));
+        self.keep_first_created(&mut delayed, count.unwrap_or(usize::MAX), true);
         let delayed: Vec<_> = delayed
             .into_iter()
             .map(|key| (key, self.store.job(key).seq))

@@ -63,14 +63,7 @@ impl Engine {
             keys.retain(|key| self.is_behind(*key, place, listing.ascending));
         }
         let wanted = listing.offset.saturating_add(listing.limit);
-        // Only the part up to the end of the page needs an order.
-        if wanted < keys.len() {
-            let order =
-                |one: &JobKey, two: &JobKey| self.creation_order(*one, *two, listing.ascending);
-            keys.select_nth_unstable_by(wanted, order);
-            keys.truncate(wanted);
-        }
-        keys.sort_unstable_by(|one, two| self.creation_order(*one, *two, listing.ascending));
+        self.keep_first_created(&mut keys, wanted, listing.ascending);
         keys.into_iter()
             .skip(listing.offset)
             .take(listing.limit)
@@ -109,8 +102,19 @@ impl Engine {
         self.queues.names()
     }
 
-    pub(super) fn sort_by_creation(&self, keys: &mut [JobKey]) {
-        keys.sort_unstable_by(|one, two| self.creation_order(*one, *two, true));
+    /// Keeps the first `wanted` of these jobs in the order of creation, in that order. The others are not sorted.
+    pub(super) fn keep_first_created(
+        &self,
+        keys: &mut Vec<JobKey>,
+        wanted: usize,
+        ascending: bool,
+    ) {
+        let order = |one: &JobKey, two: &JobKey| self.creation_order(*one, *two, ascending);
+        if wanted < keys.len() {
+            keys.select_nth_unstable_by(wanted, order);
+            keys.truncate(wanted);
+        }
+        keys.sort_unstable_by(order);
     }
 
     fn creation_order(&self, one: JobKey, two: JobKey, ascending: bool) -> std::cmp::Ordering {
