@@ -15,6 +15,7 @@ use bunqueue_mcp::engine::{
     WorkerRegistration,
 };
 
+use super::flow::after;
 use crate::world::{World, awaiting, id, job, keyed, named, payload, queue};
 
 const MINUTE: Millis = 60_000;
@@ -70,10 +71,11 @@ fn fail_for_good(world: &mut World, on: &str) -> JobId {
 #[test]
 fn qr_6_count_is_of_queued_jobs() {
     let mut world = World::new();
-    world.push("q", job());
+    world.push("q", named("active"));
     world.pull("q").expect("ready");
     world.push("q", job());
     world.push("q", delayed(60_000));
+    world.push("q", after(named("blocked"), &["active"]));
     assert_eq!(world.ask(GetCount { queue: queue("q") }), 2);
     world.ask(Pause { queue: queue("q") });
     assert_eq!(world.ask(GetCount { queue: queue("q") }), 2);

@@ -151,12 +151,18 @@ fn id_8_look_up_by_custom_id_knows_unfinished_jobs_only() {
 #[test]
 fn b_5_live_ids_are_never_forgotten() {
     let mut world = World::new();
-    let many = (0..20_000)
-        .map(|number| named(&format!("c{number}")))
-        .collect();
-    world.push_many("q", many);
-    assert_eq!(world.add("q", named("c0")).outcome, AddOutcome::Existing);
-    assert_eq!(world.counts("q").waiting, 20_000);
+    world.nobody_listens();
+    let holding = |number, byte| NewJob {
+        data: Some(payload(byte)),
+        ..named(&format!("c{number}"))
+    };
+    for batch in 0..3 {
+        let numbers = batch * 20_000..(batch + 1) * 20_000;
+        world.push_many("q", numbers.map(|number| holding(number, 1)).collect());
+    }
+    assert_eq!(world.add("q", holding(0, 2)).outcome, AddOutcome::Existing);
+    assert_eq!(world.detail(&id("c0")).job.data, Some(payload(1)));
+    assert_eq!(world.counts("q").waiting, 60_000);
 }
 
 #[test]

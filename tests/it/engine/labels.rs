@@ -53,24 +53,58 @@ const CHECKS: [(&str, &[u32]); 25] = [
     ),
 ];
 
-/// Names of all functions in a tree of sources.
-fn functions(folder: &Path, names: &mut BTreeSet<String>) {
+/// Names of all tests that are run in a tree of sources.
+fn tests(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).expect("the folder is there") {
         let path = entry.expect("its entries can be read").path();
         if path.is_dir() {
-            functions(&path, names);
+            tests(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source is text");
-            let heads = text
-                .lines()
-                .filter_map(|line| line.split_once("fn ").map(|(_, head)| head));
-            names.extend(
-                heads
-                    .filter_map(|head| head.split('(').next())
-                    .map(|name| format!("_{name}_")),
-            );
+            tests_of(&text, names);
         }
     }
+}
+
+fn tests_of(source: &str, names: &mut BTreeSet<String>) {
+    let (mut is_test, mut is_ignored) = (false, false);
+    for line in source.lines().map(str::trim_start) {
+        if line.starts_with("#[") {
+            is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
+            is_ignored |= line.starts_with("#[ignore");
+        } else if !line.starts_with("//") {
+            let head = line.strip_prefix("async ").unwrap_or(line);
+            let name = head
+                .strip_prefix("fn ")
+                .and_then(|head| head.split('(').next());
+            let name = name.filter(|_| is_test && !is_ignored);
+            names.extend(name.map(|name| format!("_{name}_")));
+            (is_test, is_ignored) = (false, false);
+        }
+    }
+}
+
+#[test]
+fn only_tests_that_run_count() {
+    let source = "
+        #[test]
+        /// Says why.
+        fn a_1_is_one() {
+        fn a_2_is_a_helper() {}
+        // #[test]
+        fn a_3_is_a_comment() {
+        #[test]
+        #[ignore]
+        fn a_4_is_ignored() {
+        #[tokio::test(start_paused = true)]
+        async fn a_5_is_one() {
+    ";
+    let mut names = BTreeSet::new();
+    tests_of(source, &mut names);
+    assert_eq!(
+        names.into_iter().collect::<Vec<_>>(),
+        ["_a_1_is_one_", "_a_5_is_one_"]
+    );
 }
 
 #[test]
@@ -78,7 +112,7 @@ fn every_labelled_check_is_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut names = BTreeSet::new();
     for folder in ["src", "tests/it"] {
-        functions(&root.join(folder), &mut names);
+        tests(&root.join(folder), &mut names);
     }
     let missing: Vec<String> = CHECKS
         .iter()

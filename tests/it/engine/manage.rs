@@ -8,6 +8,7 @@ use bunqueue_mcp::engine::{
     Bucket, Change, CleanState, Counts, Event, EventKind, JobId, NewJob, State, TokenGiven,
 };
 
+use super::flow::after;
 use crate::world::{World, id, job, keyed, named, payload, queue};
 
 fn promote(world: &mut World, id: &JobId) -> Change {
@@ -29,7 +30,8 @@ fn exactly(state: State) -> CleanState {
     CleanState::Bucket(Bucket::State(state))
 }
 
-/// One job in each place, oldest first: completed, failed, active, waiting, prioritized, delayed.
+/// One job in each place, oldest first: completed, failed, active, waiting, prioritized, delayed, blocked
+/// by the active one.
 fn one_of_each(world: &mut World) {
     for (name, attempts) in [("completed", 3), ("failed", 1), ("active", 3)] {
         world.push(
@@ -56,6 +58,7 @@ fn one_of_each(world: &mut World) {
             delay: 60_000,
             ..named("delayed")
         },
+        after(named("blocked"), &["active"]),
     ] {
         world.now += 1;
         world.push("q", new);
@@ -200,6 +203,7 @@ fn mg_4_cancel_removes_what_has_not_started_and_tells_its_true_state() {
         ("delayed", State::Delayed),
         ("waiting", State::Waiting),
         ("prioritized", State::Prioritized),
+        ("blocked", State::WaitingChildren),
     ] {
         assert_eq!(world.cancel(&id(name)), Change::Applied);
         assert_eq!(world.event_kinds(), [EventKind::Removed { prev }]);
@@ -220,6 +224,7 @@ fn mg_5_drain_removes_queued_jobs_only() {
             active: 1,
             completed: 1,
             failed: 1,
+            waiting_children: 1,
             ..Counts::default()
         }
     );
@@ -239,12 +244,12 @@ fn mg_6_obliterate_removes_everything() {
     world.ask(Pause { queue: queue("q") });
     world.push("other", job());
     world.events();
-    assert_eq!(world.ask(Obliterate { queue: queue("q") }).count, 7);
+    assert_eq!(world.ask(Obliterate { queue: queue("q") }).count, 8);
     let told = Event {
         queue: "q".into(),
         job: None,
         at: world.now,
-        kind: EventKind::Obliterated { count: 7 },
+        kind: EventKind::Obliterated { count: 8 },
     };
     assert_eq!(world.events(), [told]);
     assert_eq!(world.counts("q"), Counts::default());
@@ -299,7 +304,7 @@ fn mg_7_clean_goes_by_state_and_age() {
         ["prioritized", "delayed"]
     );
     assert_eq!(clean(&mut world, 0.0, CleanState::Queued, 10), [""; 0]);
-    assert_eq!(world.counts("q").total(), 1);
+    assert_eq!(world.counts("q").total(), 2);
 }
 
 #[test]
@@ -385,6 +390,7 @@ fn mg_13_and_b_23_clean_takes_exactly_the_named_state() {
         active: 1,
         completed: 1,
         failed: 1,
+        waiting_children: 1,
         ..Counts::default()
     };
     assert_eq!(world.counts("q"), left);
@@ -398,7 +404,7 @@ fn data_of_unfinished_jobs_can_be_replaced() {
         id: id(name),
         data: Some(payload(9)),
     };
-    for name in ["waiting", "prioritized", "delayed", "active"] {
+    for name in ["waiting", "prioritized", "delayed", "active", "blocked"] {
         assert_eq!(world.ask(update(name)), Change::Applied);
         assert_eq!(world.detail(&id(name)).job.data, Some(payload(9)));
     }

@@ -3,6 +3,7 @@
 use bunqueue_mcp::command::{Clean, GetCountsPerPriority, GetJobs, ListQueues, Pause};
 use bunqueue_mcp::engine::{Bucket, CleanState, Counts, Listing, NewJob, State};
 
+use super::flow::after;
 use crate::world::{World, job, named, queue};
 
 fn listing(on: &str) -> Listing {
@@ -31,7 +32,7 @@ fn in_state(state: State) -> Listing {
     }
 }
 
-/// One job in each place: waiting, prioritized, delayed, active, completed, failed.
+/// One job in each place: waiting, prioritized, delayed, active, completed, failed, blocked by the active one.
 fn one_of_each(world: &mut World) {
     for (name, attempts) in [("completed", 3), ("failed", 1), ("active", 3)] {
         world.push(
@@ -64,6 +65,7 @@ fn one_of_each(world: &mut World) {
             ..named("delayed")
         },
     );
+    world.push("q", after(named("waiting-children"), &["active"]));
 }
 
 #[test]
@@ -154,10 +156,7 @@ fn qr_2_pages_are_cut_out_of_that_order() {
 fn qr_3_buckets_take_their_jobs() {
     let mut world = World::new();
     one_of_each(&mut world);
-    for state in State::ALL
-        .into_iter()
-        .filter(|state| *state != State::WaitingChildren)
-    {
+    for state in State::ALL {
         assert_eq!(list(&mut world, in_state(state)), [state.name()]);
     }
     let both = Listing {
@@ -170,7 +169,7 @@ fn qr_3_buckets_take_their_jobs() {
         ..listing("q")
     };
     assert_eq!(list(&mut world, twice), ["active"]);
-    assert_eq!(list(&mut world, listing("q")).len(), 6);
+    assert_eq!(list(&mut world, listing("q")).len(), 7);
 }
 
 #[test]
@@ -185,6 +184,7 @@ fn qr_4_counts_per_state() {
         active: 1,
         completed: 1,
         failed: 1,
+        waiting_children: 1,
         ..Counts::default()
     };
     assert_eq!(counts, one);
@@ -206,7 +206,7 @@ fn qr_5_ready_jobs_of_a_paused_queue_count_as_paused_only() {
         ),
         (0, 0, 2, 1)
     );
-    assert_eq!(counts.total(), 6);
+    assert_eq!(counts.total(), 7);
     assert_eq!(list(&mut world, in_state(State::Waiting)), [""; 0]);
     let paused = Listing {
         buckets: vec![Bucket::Paused],
@@ -218,7 +218,7 @@ fn qr_5_ready_jobs_of_a_paused_queue_count_as_paused_only() {
         Some(State::Waiting),
         "its own state stays"
     );
-    assert_eq!(list(&mut world, listing("q")).len(), 6);
+    assert_eq!(list(&mut world, listing("q")).len(), 7);
 }
 
 #[test]

@@ -38,6 +38,8 @@ fn config(seed: u64) -> Config {
     Config {
         completed_retention: seed.is_multiple_of(2).then_some(20_000),
         completed_max: 20,
+        results_max: 6,
+        logged_jobs_max: 3,
         dlq_max: 8,
         dlq_age: 600_000,
         proofs_max: 6,

@@ -306,6 +306,9 @@ impl Reference {
         line.seq = self.next_line;
         job.logs.push(line);
         keep_newest(&mut job.logs, kept);
+        if kept > 0 {
+            self.use_log(at);
+        }
         Change::Applied
     }
 

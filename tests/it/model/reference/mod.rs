@@ -93,9 +93,13 @@ pub struct Job {
     /// Its run time had come when it was queued, or has come since.
     ripe: bool,
     result: Option<Payload>,
+    /// When that was written or read last, among all uses.
+    result_used: u64,
     pub ties: Ties,
     history: Vec<AttemptRecord>,
     logs: Vec<LogLine>,
+    /// When a line was written last, among all uses.
+    log_used: u64,
     /// Token of the last delivery, when that was ended by fail, lock expiry or stall and none followed.
     pub late_token: Option<LockToken>,
     /// Tokens of deliveries that ended without success, and whether a timeout has ended them.
@@ -218,6 +222,8 @@ pub struct Reference {
     next_done: u64,
     /// Log lines that were kept so far.
     next_line: u64,
+    /// Uses of results and logs so far.
+    next_use: u64,
     greatest_id: Option<JobId>,
     figures: figures::Figures,
     workers: worker::Registry,
@@ -252,6 +258,7 @@ impl Reference {
             next_seq: 0,
             next_done: 0,
             next_line: 0,
+            next_use: 0,
             greatest_id: None,
             figures: figures::Figures::default(),
             workers: worker::Registry::default(),
@@ -324,6 +331,11 @@ impl Reference {
                         if let Some(figure) = self.figure(command) {
                             return done(figure);
                         }
+                        if let Command::GetResult(get) = command
+                            && let Some(at) = self.find(&get.id)
+                        {
+                            self.use_result(at);
+                        }
                         self.about_workers(caller, command)
                             .or_else(|| self.about_webhooks(command))
                             .unwrap_or_else(|| done(self.query(command)))
@@ -395,6 +407,30 @@ impl Reference {
         let timeline = &mut self.jobs[at].view.timeline;
         if timeline.len() < 20 {
             timeline.push(entry);
+        }
+    }
+
+    /// A result was written or read; of too many the one that was longest not used goes.
+    fn use_result(&mut self, at: usize) {
+        self.next_use += 1;
+        self.jobs[at].result_used = self.next_use;
+        let kept = self.jobs.iter_mut().filter(|job| job.result.is_some());
+        let mut kept: Vec<_> = kept.collect();
+        if kept.len() > self.config.results_max {
+            kept.sort_by_key(|job| job.result_used);
+            kept[0].result = None;
+        }
+    }
+
+    /// The same for a line of a log.
+    fn use_log(&mut self, at: usize) {
+        self.next_use += 1;
+        self.jobs[at].log_used = self.next_use;
+        let kept = self.jobs.iter_mut().filter(|job| !job.logs.is_empty());
+        let mut kept: Vec<_> = kept.collect();
+        if kept.len() > self.config.logged_jobs_max {
+            kept.sort_by_key(|job| job.log_used);
+            kept[0].logs.clear();
         }
     }
 

@@ -52,6 +52,9 @@ impl Reference {
     }
 
     pub(super) fn wait_job(&mut self, caller: Caller, wait: &WaitJob) -> Answer {
+        if let Some(at) = self.find(&wait.id) {
+            self.use_result(at);
+        }
         let waited = match self.job(&wait.id) {
             None => Waited::NotFound,
             Some(job) => match job.place {
@@ -333,6 +336,9 @@ impl Reference {
         job.result.clone_from(&result);
         job.place = Place::Completed;
         job.late_token = None;
+        if result.is_some() {
+            self.use_result(at);
+        }
         self.note_turns();
         self.end_waits(&id, &Waited::Completed { result });
         self.completed.push(id);
