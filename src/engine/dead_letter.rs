@@ -142,7 +142,7 @@ impl Engine {
             .collect()
     }
 
-    /// The dead letters of a queue in numbers.
+    /// The dead letters of a queue in numbers. The cost grows with them.
     pub fn dlq_stats(&mut self, turn: &mut Turn<'_>, queue: &Arc<str>) -> DlqStats {
         self.tick(turn);
         let mut stats = DlqStats {

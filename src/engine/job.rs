@@ -145,7 +145,7 @@ pub struct JobOptions {
     pub backoff: Backoff,
     /// Ms after `created_at` at which a job that has not started fails.
     pub ttl: Option<f64>,
-    /// Ms one attempt may take; `None` or 0 means no limit.
+    /// Ms one attempt may take, above 0; `None` means no limit.
     pub timeout: Option<f64>,
     /// Ms without a sign of life before the job counts as stalled; overrides the queue's interval.
     pub stall_timeout: Option<f64>,

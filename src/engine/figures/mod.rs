@@ -1,8 +1,8 @@
 //! Figures: what has happened so far, per queue and over all (engine contract, sections 21 and 22).
 //!
 //! Everything is counted in one place, [`Engine::count`], which every event passes, whether or not anybody listens to
-//! it: totals are numbers of events. What monitoring reads is kept as it changes, so that no reading grows with the
-//! jobs of a queue but the previews that say so; `report` holds the readings.
+//! it: totals are numbers of events. What monitoring reads most is kept as it changes; `report` holds the readings, and
+//! those whose cost grows with the jobs of a queue say so.
 //!
 //! Figures belong to a queue and outlive its jobs: a name that is forgotten because nothing needs it takes them along
 //! only when many other names were forgotten since (see `queue`). Obliterating a queue deletes them.

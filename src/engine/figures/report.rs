@@ -69,12 +69,11 @@ pub struct Stats {
     pub average_latency: f64,
     /// Mean ms from the delivery of a job to its success.
     pub average_work: f64,
-    /// Schedules; none exist in this version.
+    /// Crons.
     pub cron_jobs: usize,
-    /// Schedules with a next run; none exist in this version.
+    /// Crons with a next run.
     pub cron_pending: usize,
-    /// Ms since the creation of the oldest job that waits for others (engine contract, B-2); no job waits for others in
-    /// this version.
+    /// Ms since the creation of the oldest job that waits for others (engine contract, B-2); `None` without one.
     pub oldest_waiting_children: Option<Millis>,
 }
 
@@ -486,7 +485,7 @@ impl Engine {
     }
 
     /// What tells whether a queue moves. The cost grows with its active and delayed jobs, and with its ready ones that
-    /// are not of default priority.
+    /// are not of default priority or belong to groups.
     pub fn queue_health(&mut self, turn: &mut Turn<'_>, queue: &str) -> QueueHealth {
         self.tick(turn);
         let Some(queue_key) = self.queues.find(queue) else {
