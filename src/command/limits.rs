@@ -6,9 +6,6 @@ use super::bounds;
 use super::given::{Number, Text};
 use crate::engine::{Affinity, Millis, PullGroup, RateLimit, SPAN_MAX};
 
-/// Greatest number of jobs that a limit can say; more means the same.
-const JOBS_MAX: f64 = 9_007_199_254_740_991.0;
-
 /// A rate limit of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateLimitDraft {
@@ -40,7 +37,10 @@ impl RateLimitDraft {
 /// When it is no finite number.
 pub fn concurrency(limit: Number) -> Result<u64, ArgumentError> {
     match limit {
-        Number::Value(value) if value.is_finite() => Ok(value.clamp(0.0, JOBS_MAX).floor() as u64),
+        // More jobs than any client can count mean the same.
+        Number::Value(value) if value.is_finite() => {
+            Ok(value.clamp(0.0, bounds::SAFE_INTEGER_MAX).floor() as u64)
+        }
         _ => Err(ArgumentError::NotFinite("limit")),
     }
 }

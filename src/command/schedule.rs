@@ -13,9 +13,6 @@ use crate::engine::{
     CronDefinition, JobOptions, Millis, NewCron, NewJob, Repeat, RepeatTiming, Schedule, check_zone,
 };
 
-/// 2^53 - 1, the greatest integer that every client can write.
-const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
-
 /// A cron as a client sent it; fields as in [`CronDefinition`] and [`NewJob`]. What is `None` takes its default.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "named and documented in CronDefinition")]
@@ -157,7 +154,9 @@ fn interval(given: Number) -> Result<Option<Millis>, ArgumentError> {
     const MAX: i64 = TIME_MAX as i64;
     match given {
         Number::Absent => Ok(None),
-        Number::Value(ms) if ms.fract() == 0.0 && (1.0..=SAFE_INTEGER_MAX).contains(&ms) => {
+        Number::Value(ms)
+            if ms.fract() == 0.0 && (1.0..=bounds::SAFE_INTEGER_MAX).contains(&ms) =>
+        {
             let (field, max) = ("repeatEvery", MAX);
             Some(ms as Millis)
                 .filter(|ms| *ms <= MAX)

@@ -7,11 +7,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::id::JobId;
-use super::job::{JobOptions, NewJob, State};
+use super::job::{NewJob, State};
 use super::link::Policy;
 use super::outcome::Refusal;
 use super::queue::QueueKey;
-use super::store::JobKey;
+use super::store::{JobKey, fails_at_once};
 use super::{Engine, Millis, later};
 
 /// What the jobs of the batch so far will have changed.
@@ -157,7 +157,7 @@ impl Engine {
 
     fn plan_admission<'a>(&'a self, plan: &mut Plan<'a>, new: &'a NewJob) {
         let options = new.options.as_deref();
-        let lives = !self.fails_at_once(new);
+        let lives = !fails_at_once(new, self.now);
         // One that waits for others is not queued; whoever comes anew with the batch has not completed.
         let waits = new.links.as_ref().is_some_and(|links| {
             let mut others = links.depends_on.iter();
@@ -197,7 +197,7 @@ impl Engine {
             Policy::Wait => !new.remove_on_fail,
             Policy::Drop | Policy::Ignore | Policy::Continue => false,
         };
-        if self.fails_at_once(new) && !holds {
+        if fails_at_once(new, self.now) && !holds {
             return;
         }
         let stored = || self.store.find(&parent.id).map(Owner::Job);
@@ -205,15 +205,5 @@ impl Engine {
         if let Some(parent) = planned.unwrap_or_else(stored) {
             self.plan_leave(queue, plan, parent);
         }
-    }
-
-    /// Whether the job will be too old when it comes in.
-    fn fails_at_once(&self, new: &NewJob) -> bool {
-        let expiry = |options: &JobOptions| {
-            let created_at = new.timestamp.unwrap_or(self.now);
-            super::store::expiry(created_at, options)
-        };
-        let at = new.options.as_deref().and_then(expiry);
-        at.is_some_and(|at| at <= self.now)
     }
 }

@@ -283,10 +283,8 @@ impl Engine {
         if !self.untie(parent, child) {
             return Ok(false);
         }
-        for key in [key, parent] {
-            if let Some(links) = self.store.job_mut(key).links.as_mut() {
-                links.children.remove(child);
-            }
+        if let Some(links) = self.store.job_mut(parent).links.as_mut() {
+            links.children.remove(child);
         }
         if let Some(links) = self.store.job_mut(key).links.as_mut() {
             links.parent = None;

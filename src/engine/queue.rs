@@ -224,12 +224,7 @@ impl Queues {
         self.queues.get_mut(key.0 as usize)
     }
 
-    /// Every queue, in no particular order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Queue)> {
-        self.queues.iter()
-    }
-
-    /// As [`Queues::iter`], to change them.
+    /// As [`Queues::all`], to change them.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Queue)> {
         self.queues.iter_mut()
     }

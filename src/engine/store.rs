@@ -12,7 +12,8 @@ use std::hash::BuildHasher;
 use super::dead_letter::{DeadLetter, Trail};
 use super::id::{JobId, LockToken};
 use super::job::{
-    AttemptRecord, Failure, FailureReason, JobOptions, JobView, Payload, State, TimelineEntry,
+    AttemptRecord, Failure, FailureReason, JobOptions, JobView, NewJob, Payload, State,
+    TimelineEntry,
 };
 use super::link::Links;
 use super::name::NameKey;
@@ -271,8 +272,17 @@ impl Job {
 
 /// Parts of the index; each grows by itself, so that no add waits for all of it.
 const INDEX_PARTS: usize = 64;
+
+/// Whether a job fails in the moment in which it is added, because it is too old to start.
+pub(super) fn fails_at_once(new: &NewJob, now: Millis) -> bool {
+    let created_at = new.timestamp.unwrap_or(now);
+    let options = new.options.as_deref();
+    let expires_at = options.and_then(|options| expiry(created_at, options));
+    expires_at.is_some_and(|at| at <= now)
+}
+
 /// The first millisecond at which a job of that age is too old to start.
-pub(super) fn expiry(created_at: Millis, options: &JobOptions) -> Option<Millis> {
+fn expiry(created_at: Millis, options: &JobOptions) -> Option<Millis> {
     let ttl = options.ttl?.floor() as Millis;
     Some(created_at.saturating_add(ttl).saturating_add(1))
 }

@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::Engine;
 use super::id::JobId;
 use super::job::{NewJob, Parent};
 use super::outcome::{BatchRefusal, Refusal};
-use super::{Engine, Millis};
+use super::store::fails_at_once;
 
 /// What will become of an entry of a batch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +65,7 @@ impl Engine {
                 admitted: true,
                 ..Prospect::default()
             };
-            let lives = !is_too_old(job, self.now);
+            let lives = !fails_at_once(job, self.now);
             if let Some(options) = job.options.as_deref()
                 && let Some(key) = options.unique_key.as_deref()
             {
@@ -234,13 +235,6 @@ fn depends_on(job: &NewJob) -> &[JobId] {
 
 fn parent(job: &NewJob) -> Option<&Parent> {
     job.links.as_ref()?.parent.as_ref()
-}
-
-/// Whether a job fails in the moment in which it is added.
-fn is_too_old(job: &NewJob, now: Millis) -> bool {
-    let created_at = job.timestamp.unwrap_or(now);
-    let ttl = job.options.as_ref().and_then(|options| options.ttl);
-    ttl.is_some_and(|ttl| created_at.saturating_add(ttl.floor() as Millis) < now)
 }
 
 /// Who would wait for whom: the entries of a batch in their places, behind them stored jobs.

@@ -278,7 +278,7 @@ impl Engine {
 
     fn read_stats(&mut self) -> Stats {
         let now = self.now;
-        let queues = self.queues.iter().map(|(_, queue)| unadjusted(queue));
+        let queues = self.queues.all().map(|(_, queue)| unadjusted(queue));
         let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
         let (cron_jobs, cron_pending) = self.cron_counts();
         let figures = &mut self.figures;
@@ -304,7 +304,7 @@ impl Engine {
     /// When the job that has been blocked since the earliest admission was added.
     fn oldest_blocked(&self) -> Option<Millis> {
         let first = |(_, queue): (_, &Queue)| queue.blocked.first().copied();
-        let (_, key) = self.queues.iter().filter_map(first).min()?;
+        let (_, key) = self.queues.all().filter_map(first).min()?;
         Some(self.store.job(key).admitted_at())
     }
 
@@ -362,7 +362,7 @@ impl Engine {
     }
 
     fn read_memory_stats(&self) -> MemoryStats {
-        let queues = self.queues.iter().map(|(_, queue)| queue.counts());
+        let queues = self.queues.all().map(|(_, queue)| queue.counts());
         let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
         MemoryStats {
             job_index: self.store.len(),
