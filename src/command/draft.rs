@@ -143,29 +143,13 @@ impl JobDraft<'_> {
             ttl,
             timeout: timeout.filter(|ms| *ms > 0.0),
             stall_timeout,
-            tags: self.tags.iter().map(|tag| Arc::from(*tag)).collect(),
-            unique_key: self.unique_key.filter(|key| !key.is_empty()).map(Arc::from),
-            dedup: Dedup {
-                ttl: dedup_ttl,
-                extend: self.dedup_extend,
-                replace: self.dedup_replace,
-            },
-            debounce_id: self.debounce_id.map(Arc::from),
             debounce_ttl,
             stack_trace_limit: stack_trace_limit.unwrap_or(10.0),
             keep_logs,
             size_limit,
-            parent_id: self
-                .parent_id
-                .filter(|_| self.parent_queue.is_none())
-                .map(Arc::from),
             group_id: group_id.map(|group| group.shared()),
             repeat,
-            blank_custom_id: self.custom_id == Some(""),
-            fail_parent_on_failure: self.fail_parent_on_failure,
-            remove_dependency_on_failure: self.remove_dependency_on_failure,
-            continue_parent_on_failure: self.continue_parent_on_failure,
-            ignore_dependency_on_failure: self.ignore_dependency_on_failure,
+            ..self.texts_and_flags(dedup_ttl)
         };
         Ok(NewJob {
             name,
@@ -213,6 +197,31 @@ impl JobDraft<'_> {
             children: ids(&self.children),
         };
         (links != NewLinks::default()).then(|| Box::new(links))
+    }
+
+    /// The options that are taken as they are, and the lifetime of the key, which was checked; the others at their
+    /// defaults.
+    fn texts_and_flags(&self, dedup_ttl: Option<f64>) -> JobOptions {
+        JobOptions {
+            tags: self.tags.iter().map(|tag| Arc::from(*tag)).collect(),
+            unique_key: self.unique_key.filter(|key| !key.is_empty()).map(Arc::from),
+            dedup: Dedup {
+                ttl: dedup_ttl,
+                extend: self.dedup_extend,
+                replace: self.dedup_replace,
+            },
+            debounce_id: self.debounce_id.map(Arc::from),
+            parent_id: self
+                .parent_id
+                .filter(|_| self.parent_queue.is_none())
+                .map(Arc::from),
+            blank_custom_id: self.custom_id == Some(""),
+            fail_parent_on_failure: self.fail_parent_on_failure,
+            remove_dependency_on_failure: self.remove_dependency_on_failure,
+            continue_parent_on_failure: self.continue_parent_on_failure,
+            ignore_dependency_on_failure: self.ignore_dependency_on_failure,
+            ..JobOptions::default()
+        }
     }
 
     fn backoff(&self) -> Result<Backoff, ArgumentError> {
