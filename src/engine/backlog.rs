@@ -64,6 +64,8 @@ pub(super) struct Groups {
     groups: Slab<Group>,
     /// Groups that may be served, by load and turn.
     rotation: BTreeMap<Load, BTreeMap<u64, GroupKey>>,
+    /// The same groups by turn alone, for pulls without limits.
+    turns: BTreeMap<u64, GroupKey>,
     next_turn: u64,
     /// Ready jobs of all groups.
     ready: usize,
@@ -134,6 +136,10 @@ impl Load {
 }
 
 impl PullGroup {
+    fn has_limits(&self) -> bool {
+        self.concurrency.is_some() || self.limit.is_some()
+    }
+
     /// The greatest load that it admits.
     pub(super) fn most(&self) -> Load {
         let below = |max: Option<u64>| max.map_or(FULL, |max| max.saturating_sub(1));
@@ -382,6 +388,12 @@ impl Groups {
         from: Option<(Load, u64)>,
         to: Option<(Load, u64)>,
     ) {
+        // Most changes leave a group its turn.
+        let (before, after) = (from.map(|(_, turn)| turn), to.map(|(_, turn)| turn));
+        if before != after {
+            before.map(|turn| self.turns.remove(&turn));
+            after.map(|turn| self.turns.insert(turn, key));
+        }
         if let Some((load, turn)) = from
             && let Some(turns) = self.rotation.get_mut(&load)
         {
@@ -423,16 +435,36 @@ impl Groups {
 
     /// The lowest turn among groups that the pull may be served from, and the first job of that group.
     ///
-    /// The cost grows with the number of different loads, not of groups.
+    /// For a pull with limits the cost grows with the number of different loads, not of groups.
     fn next(&self, wish: Option<&PullGroup>) -> Option<(u64, Option<JobKey>)> {
-        let most = wish.map_or(Load::FULL, PullGroup::most);
-        let admitted = self
-            .rotation
-            .iter()
-            .filter(|(load, _)| load.is_within(most));
-        let firsts = admitted.filter_map(|(_, turns)| turns.first_key_value());
-        let (turn, key) = firsts.min_by_key(|(turn, _)| **turn)?;
+        let (turn, key) = match wish.filter(|wish| wish.has_limits()) {
+            None => self.turns.first_key_value()?,
+            Some(wish) => {
+                let most = wish.most();
+                let admitted = self
+                    .rotation
+                    .iter()
+                    .filter(|(load, _)| load.is_within(most));
+                let firsts = admitted.filter_map(|(_, turns)| turns.first_key_value());
+                firsts.min_by_key(|(turn, _)| **turn)?
+            }
+        };
         Some((*turn, self.groups.get(key.0 as usize)?.ready.first()))
+    }
+
+    /// Whether the groups that may be served, and no others, stand in both orders. For tests and diagnosis.
+    pub(super) fn are_in_their_places(&self) -> bool {
+        let places = self.all().filter_map(|(key, group)| {
+            let (load, turn) = group.place()?;
+            Some((turn, (load, key)))
+        });
+        let places: BTreeMap<_, _> = places.collect();
+        let by_turn = places.iter().map(|(turn, (_, key))| (turn, key));
+        let by_load = self.rotation.iter().flat_map(|(load, turns)| {
+            let entries = turns.iter();
+            entries.map(|(turn, key)| (*turn, (*load, *key)))
+        });
+        by_turn.eq(&self.turns) && places == by_load.collect()
     }
 
     fn next_of(&self, name: &str, wish: Option<&PullGroup>) -> Option<JobKey> {

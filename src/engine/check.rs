@@ -88,6 +88,9 @@ impl Engine {
                     )),
                 }
             };
+            ensure(queue.ready.groups.are_in_their_places(), || {
+                format!("the rotation of {}: {:?}", queue.name, queue.ready.groups)
+            })?;
             let ready: Vec<JobKey> = queue.ready.jobs().collect();
             let mut prioritized = 0;
             for key in &ready {
