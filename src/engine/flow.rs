@@ -316,13 +316,17 @@ impl Engine {
         let children = links.children.ids();
         let children = children.filter_map(|child| self.store.find(child));
         let removed: Vec<JobKey> = children.filter(may_go).collect();
+        let mut dropped = false;
         for key in &removed {
             let child = self.store.job(*key).id.clone();
-            self.untie(parent, &child);
+            dropped |= self.untie(parent, &child);
             self.emit_removed(turn, *key);
         }
         self.hold_on(turn, |engine, turn| {
-            engine.release_if_free(turn, parent, true);
+            // One that was put aside waits for a change of its dependencies.
+            if dropped {
+                engine.release_if_free(turn, parent, true);
+            }
             engine.delete_all(turn, &removed);
         });
         removed.len()

@@ -291,6 +291,30 @@ fn remove_unprocessed_children_frees_the_parent_whatever_the_policy() {
     assert_eq!(world.ask(RemoveUnprocessedChildren { id: id("zz") }), 0);
 }
 
+#[test]
+fn st_5_parked_job_stays_where_no_child_was_dropped() {
+    let mut world = World::new();
+    tree(&mut world, &node("p", "pq", vec![node("c", "cq", vec![])]));
+    finish(&mut world, "cq", None);
+    world.push("pq", named("alone"));
+    for text in ["p", "alone"] {
+        world.pull("pq").expect("it is ready");
+        let parked = world.ask(MoveToWaitingChildren {
+            id: id(text),
+            token: TokenGiven::None,
+        });
+        assert_eq!(parked, Change::Applied);
+        world.events();
+        assert_eq!(world.ask(RemoveUnprocessedChildren { id: id(text) }), 0);
+        assert_eq!(state(&mut world, text), Some(State::WaitingChildren));
+        assert_eq!(world.event_words(), [""; 0]);
+    }
+    // One that it does wait for brings it back when it is dropped.
+    world.push("cq", child_of(named("late"), "p", "pq"));
+    assert_eq!(world.ask(RemoveUnprocessedChildren { id: id("p") }), 1);
+    assert_eq!(state(&mut world, "p"), Some(State::Waiting));
+}
+
 fn shape(node: &FlowNode) -> String {
     let children = match &node.children {
         None => "…".to_owned(),

@@ -300,13 +300,17 @@ impl Reference {
                 gone.push(child);
             }
         }
+        let mut dropped = false;
         for child in &gone {
+            dropped |= self.jobs[at].ties.unmet.contains(child);
             self.drop_dependency(at, child);
             let child = self.find(child).expect("found before");
             let prev = self.state_at(child);
             self.emit_for(child, EventKind::Removed { prev });
         }
-        self.release(at, true);
+        if dropped {
+            self.release(at, true);
+        }
         self.delete_all(&gone);
         gone.len()
     }
