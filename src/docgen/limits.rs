@@ -265,12 +265,12 @@ fn retention() -> Vec<Row> {
         (
             "completed jobs, all queues together",
             count(config.completed_max),
-            "jobs, the newest",
+            "jobs, the newest; those that an unfinished job depends on go last",
         ),
         (
             "results",
             count(config.results_max),
-            "results, the last used",
+            "results, the last used; those that an unfinished job needs go last",
         ),
         (
             "ids of completed jobs that were deleted, for later dependents",

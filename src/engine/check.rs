@@ -314,6 +314,15 @@ impl Engine {
         let known = self.dependencies.dependents.iter();
         let known: BTreeMap<_, _> = known.map(|(id, keys)| (id, keys.clone())).collect();
         same("who waits for whom", &dependents, &known)?;
+        let live = self.store.all().filter(|(_, job)| job.state.is_live());
+        let links = live.flat_map(|(_, job)| &job.links);
+        let mut needed: BTreeMap<&JobId, usize> = BTreeMap::new();
+        for id in links.flat_map(|links| links.depends_on.unordered()) {
+            *needed.entry(id).or_default() += 1;
+        }
+        let known = self.dependencies.needed.iter();
+        let known = known.map(|(id, count)| (id, *count)).collect();
+        same("jobs that others need", &needed, &known)?;
         ensure(
             self.dependencies.consequences.is_empty() && !self.dependencies.settling,
             || "the ends of jobs have consequences that are not worked off".to_owned(),
@@ -352,7 +361,11 @@ impl Engine {
     /// Completed jobs are kept in one order over all queues; results and logs belong to jobs that exist.
     fn check_retention(&self, armed: &mut Armed) -> Check {
         let of_queues = self.queues.all().flat_map(|(_, queue)| &queue.completed);
-        let of_queues: BTreeMap<_, _> = of_queues.map(|(seq, key)| (*seq, *key)).collect();
+        let of_queues = of_queues.map(|(seq, key)| {
+            let needed = self.is_needed(&self.store.job(*key).id);
+            ((needed, *seq), *key)
+        });
+        let of_queues: BTreeMap<_, _> = of_queues.collect();
         same("completed jobs", &of_queues, &self.retention.completed)?;
         if let Some(at) = self.retention.armed_at {
             armed.needs(at, Timer::Completed);
@@ -363,6 +376,11 @@ impl Engine {
         });
         let with_result = with_result.map(|(key, _)| key).collect();
         recency("results", &with_result, &self.retention.results)?;
+        for (key, (needed, _)) in &self.retention.results.stamps {
+            let id = &self.store.job(*key).id;
+            let kept_as = (id, *needed);
+            same("a needed result", &(id, self.is_needed(id)), &kept_as)?;
+        }
         let logged: BTreeSet<_> = self.retention.logs.keys().copied().collect();
         let gone = logged.iter().find(|key| !self.store.contains(**key));
         same("logs of jobs that are gone", &None, &gone)?;

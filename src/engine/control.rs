@@ -41,7 +41,8 @@ impl Engine {
         jobs.len()
     }
 
-    /// Deletes jobs of a queue that are at least `grace` ms old, oldest first; which.
+    /// Deletes jobs of a queue that are at least `grace` ms old, oldest first; which. Completed ones that a live job
+    /// depends on stay.
     pub fn clean(
         &mut self,
         turn: &mut Turn<'_>,
@@ -155,6 +156,7 @@ impl Engine {
                     .values()
                     .copied()
                     .take_while(|job| self.completed_at(*job) <= newest)
+                    .filter(|job| !self.is_needed(&self.store.job(*job).id))
                     .take(limit)
                     .collect();
             }

@@ -265,7 +265,7 @@ impl Engine {
         let now = self.now;
         self.release_key(key);
         self.untie_all(key);
-        self.forget_child_failures(key, false);
+        self.close_ties(key, false);
         let trail = self.trail(key);
         let job = self.store.job_mut(key);
         let attempts = job.attempts;

@@ -58,6 +58,7 @@ impl Engine {
         }
         links.depends_on = new.depends_on.into_iter().collect();
         self.store.job_mut(key).links = Some(Box::new(links));
+        self.need_all(key);
     }
 
     pub(super) fn is_met(&self, id: &JobId) -> bool {
@@ -84,7 +85,7 @@ impl Engine {
         let seq = job.seq;
         let links = job.links.get_or_insert_default();
         links.children.add(child.clone());
-        links.depends_on.add(child.clone());
+        let new = links.depends_on.add(child.clone());
         match completion {
             Some((queue, Some(result))) => {
                 links.values.insert(child.clone(), (queue, result));
@@ -98,6 +99,9 @@ impl Engine {
                 waiting.or_default().insert((seq, parent));
             }
         }
+        if new {
+            self.need(child);
+        }
     }
 
     /// Drops a dependency, unless it is met already; whether it was there.
@@ -110,8 +114,11 @@ impl Engine {
         if !links.unmet.remove(id) {
             return false;
         }
-        links.depends_on.remove(id);
+        let named = links.depends_on.remove(id);
         self.dependencies.forget(id, seq, dependent);
+        if named {
+            self.need_no_more(id);
+        }
         true
     }
 
@@ -124,22 +131,66 @@ impl Engine {
         };
         links.parked = false;
         let unmet = std::mem::take(&mut links.unmet);
-        for id in &unmet {
-            links.depends_on.remove(id);
-        }
+        let named = |id: &&JobId| links.depends_on.remove(id);
+        let named: Vec<&JobId> = unmet.iter().filter(named).collect();
         for id in &unmet {
             self.dependencies.forget(id, seq, key);
         }
+        for id in named {
+            self.need_no_more(id);
+        }
     }
 
-    /// A job is over for good, one way or the other: what its children left for it has served its purpose.
-    pub(super) fn forget_child_failures(&mut self, key: JobKey, completed: bool) {
+    /// A job is over for good, one way or the other: what others left for it has served its purpose.
+    pub(super) fn close_ties(&mut self, key: JobKey, completed: bool) {
+        self.need_none(key);
         if let Some(links) = self.store.job_mut(key).links.as_mut() {
             links.failures = IdMap::default();
             if completed {
                 links.values = BTreeMap::new();
             }
         }
+    }
+
+    /// Whether a live job names this one among those it waits or waited for: it may read what that has left.
+    pub(super) fn is_needed(&self, id: &JobId) -> bool {
+        self.dependencies.needed.contains_key(id)
+    }
+
+    fn need(&mut self, id: &JobId) {
+        let count = self.dependencies.needed.entry(id.clone()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.set_needed(id, true);
+        }
+    }
+
+    fn need_no_more(&mut self, id: &JobId) {
+        let Some(count) = self.dependencies.needed.get_mut(id) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.dependencies.needed.remove(id);
+            self.set_needed(id, false);
+        }
+    }
+
+    /// A job begins to live with the ties it has.
+    pub(super) fn need_all(&mut self, key: JobKey) {
+        self.named_by(key).iter().for_each(|id| self.need(id));
+    }
+
+    /// A job lives no longer.
+    pub(super) fn need_none(&mut self, key: JobKey) {
+        let named = self.named_by(key);
+        named.iter().for_each(|id| self.need_no_more(id));
+    }
+
+    fn named_by(&self, key: JobKey) -> Vec<JobId> {
+        let links = self.store.job(key).links.iter();
+        let named = links.flat_map(|links| links.depends_on.unordered());
+        named.cloned().collect()
     }
 
     /// Whether a live job waits for this one.

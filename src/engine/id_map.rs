@@ -35,8 +35,9 @@ impl<V> IdMap<V> {
         self.entries.insert(id, (self.next, value));
     }
 
-    pub(super) fn remove(&mut self, id: &JobId) {
-        self.entries.remove(id);
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, id: &JobId) -> bool {
+        self.entries.remove(id).is_some()
     }
 
     /// First come first.
@@ -49,11 +50,18 @@ impl<V> IdMap<V> {
 }
 
 impl IdList {
-    /// Appends an id, unless it is there.
-    pub(super) fn add(&mut self, id: JobId) {
-        if !self.contains(&id) {
+    /// Appends an id, unless it is there; whether it was not.
+    pub(super) fn add(&mut self, id: JobId) -> bool {
+        let new = !self.contains(&id);
+        if new {
             self.put_last(id, ());
         }
+        new
+    }
+
+    /// In no particular order.
+    pub(super) fn unordered(&self) -> impl Iterator<Item = &JobId> {
+        self.entries.keys()
     }
 
     /// First come first.
@@ -65,7 +73,9 @@ impl IdList {
 impl FromIterator<JobId> for IdList {
     fn from_iter<I: IntoIterator<Item = JobId>>(ids: I) -> Self {
         let mut list = Self::default();
-        ids.into_iter().for_each(|id| list.add(id));
+        for id in ids {
+            list.add(id);
+        }
         list
     }
 }

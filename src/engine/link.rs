@@ -14,6 +14,8 @@ use super::store::{Job, JobKey};
 pub(super) struct Dependencies {
     /// Who waits for a job, in order of admission.
     pub(super) dependents: HashMap<JobId, BTreeSet<(u64, JobKey)>>,
+    /// How many live jobs name a job among those they wait or waited for.
+    pub(super) needed: HashMap<JobId, usize>,
     /// Completed jobs that were deleted: whoever depends on one later need not wait.
     pub(super) proofs: Proofs,
     /// What the ends of jobs still have to do to others.

@@ -313,6 +313,9 @@ impl Engine {
             }
         }
         self.untie_all(key);
+        if self.store.job(key).state.is_live() {
+            self.need_none(key);
+        }
         let job = self.store.remove(key);
         self.names.give_back(job.name);
         self.retention.forget(key);

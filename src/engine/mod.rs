@@ -132,11 +132,11 @@ fn later(now: Millis, ms: f64) -> Millis {
 /// Bounds and periods that an operator may set (engine contract, section 23).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Completed jobs kept over all queues.
+    /// Completed jobs kept over all queues; those that a live job depends on go last.
     pub completed_max: usize,
-    /// Ms a completed job is kept; `None` means for ever.
+    /// Ms a completed job is kept, unless a live job depends on it; `None` means for ever.
     pub completed_retention: Option<Millis>,
-    /// Results kept, the most recently used.
+    /// Results kept, the most recently used; those that a live job needs go last.
     pub results_max: usize,
     /// Jobs whose logs are kept, the most recently used.
     pub logged_jobs_max: usize,
@@ -320,7 +320,8 @@ impl Engine {
                 continue;
             }
             let Some((at, timer)) = next else { break };
-            instant = at;
+            // A completed job that nobody needs any more may be too old since long ago.
+            instant = instant.max(at);
             self.instant = self.instant.max(at);
             self.deadlines.remove(at, timer);
             match timer {

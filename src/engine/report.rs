@@ -235,7 +235,7 @@ impl Engine {
             result: result.clone(),
         };
         self.end_job_waits(turn, key, &how);
-        self.forget_child_failures(key, true);
+        self.close_ties(key, true);
         if let Some(next) = next_generation {
             let successor = self.add_generation(turn, queue, next).map(Box::new);
             self.store.job_mut(key).life().successor = successor;

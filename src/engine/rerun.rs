@@ -189,6 +189,7 @@ impl Engine {
         life.lost_in_a_row = 0;
         life.ended = None;
         self.own_key(key);
+        self.need_all(key);
         self.requeue(turn, key, now);
     }
 

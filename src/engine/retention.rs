@@ -1,13 +1,17 @@
 //! What is kept of jobs beside their state, and for how long: completed jobs, results, logs (engine contract, section
 //! 14). Everything here has a bound. Completed jobs that may not get old have one entry in the deadline order, that of
 //! the one which completed first.
+//!
+//! A completed job that a live one depends on is *needed* ([`Engine::is_needed`]): it does not go for its age, and for
+//! its number only when all that are kept are needed. The needed ones stand behind the others in each order, so that
+//! nobody ever passes over them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::deadline::Timer;
 use super::id::JobId;
-use super::job::{LogLine, Payload};
+use super::job::{LogLine, Payload, State};
 use super::outcome::Change;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
@@ -18,8 +22,8 @@ pub const LOG_LINES_MAX: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Retention {
     next_done: u64,
-    /// Completed jobs that may go for their age or their number, over all queues, first completed first.
-    pub(super) completed: BTreeMap<u64, JobKey>,
+    /// Completed jobs over all queues, the needed ones last, and otherwise first completed first.
+    pub(super) completed: BTreeMap<(bool, u64), JobKey>,
     /// Where the entry of the first of them stands in the deadline order, never after its time.
     pub(super) armed_at: Option<Millis>,
     pub(super) results: Recency,
@@ -28,22 +32,31 @@ pub(super) struct Retention {
     next_line: u64,
 }
 
-/// Who was used last.
+/// Who was used last, and whether it is needed.
 #[derive(Debug, Default)]
 pub(super) struct Recency {
-    pub(super) order: BTreeMap<u64, JobKey>,
-    pub(super) stamps: HashMap<JobKey, u64>,
+    pub(super) order: BTreeMap<(bool, u64), JobKey>,
+    pub(super) stamps: HashMap<JobKey, (bool, u64)>,
     next: u64,
 }
 
 impl Recency {
-    fn touch(&mut self, key: JobKey) {
-        let stamp = self.next;
+    fn touch(&mut self, key: JobKey, needed: bool) {
+        let stamp = (needed, self.next);
         self.next += 1;
         if let Some(old) = self.stamps.insert(key, stamp) {
             self.order.remove(&old);
         }
         self.order.insert(stamp, key);
+    }
+
+    /// Nobody needs it any more, or somebody does from now on; when it was used last stays.
+    fn set_needed(&mut self, key: JobKey, needed: bool) {
+        if let Some(stamp) = self.stamps.get_mut(&key) {
+            self.order.remove(stamp);
+            stamp.0 = needed;
+            self.order.insert(*stamp, key);
+        }
     }
 
     fn forget(&mut self, key: JobKey) {
@@ -52,7 +65,7 @@ impl Recency {
         }
     }
 
-    /// Takes out the least recently used one when there are more than `max`.
+    /// Takes out the least recently used one when there are more than `max`; a needed one only when all are.
     fn evict(&mut self, max: usize) -> Option<JobKey> {
         if self.order.len() <= max {
             return None;
@@ -96,34 +109,52 @@ impl Engine {
         self.retention.next_done
     }
 
-    /// Keeps a completed job and its result, at the cost of the oldest ones.
+    /// Keeps a completed job and its result, at the cost of the oldest ones that nobody needs.
     pub(super) fn retain_completed(
         &mut self,
         turn: &mut Turn<'_>,
         key: JobKey,
         result: Option<Payload>,
     ) {
+        let needed = self.is_needed(&self.store.job(key).id);
         let life = self.store.job_mut(key).life();
         let done_seq = life.done_seq;
         if result.is_some() {
             life.result = result;
-            self.retention.results.touch(key);
+            self.retention.results.touch(key, needed);
             if let Some(evicted) = self.retention.results.evict(self.config.results_max) {
                 self.store.job_mut(evicted).life().result = None;
             }
         }
-        self.retention.completed.insert(done_seq, key);
+        self.retention.completed.insert((needed, done_seq), key);
         self.arm_retention();
         if self.retention.completed.len() > self.config.completed_max
-            && let Some(oldest) = self.first_completed()
+            && let Some((_, oldest)) = self.retention.completed.first_key_value()
         {
-            self.delete(turn, oldest);
+            self.delete(turn, *oldest);
         }
     }
 
-    fn first_completed(&self) -> Option<JobKey> {
-        let first = self.retention.completed.first_key_value();
-        first.map(|(_, key)| *key)
+    /// A completed job is needed from now on, or no longer: it changes its place among those that are kept.
+    pub(super) fn set_needed(&mut self, id: &JobId, needed: bool) {
+        let found = self.store.find(id);
+        let Some(key) = found.filter(|key| self.store.job(*key).state == State::Completed) else {
+            return;
+        };
+        let done_seq = self.store.job_mut(key).life().done_seq;
+        // A job that is just completing is not kept yet.
+        let completed = &mut self.retention.completed;
+        if completed.remove(&(!needed, done_seq)).is_some() {
+            completed.insert((needed, done_seq), key);
+            self.retention.results.set_needed(key, needed);
+            self.arm_retention();
+        }
+    }
+
+    /// The completed job that goes for its age first.
+    fn first_to_go(&self) -> Option<JobKey> {
+        let ((needed, _), key) = self.retention.completed.first_key_value()?;
+        (!needed).then_some(*key)
     }
 
     pub(super) fn completed_at(&self, key: JobKey) -> Millis {
@@ -134,11 +165,12 @@ impl Engine {
 
     /// Takes a completed job from its place, and its result out of use; it then stands nowhere.
     pub(super) fn leave_completed(&mut self, key: JobKey) {
+        let needed = self.is_needed(&self.store.job(key).id);
         let job = self.store.job_mut(key);
         let queue = job.queue;
         let done_seq = job.life().done_seq;
         self.queues.get_mut(queue).completed.remove(&done_seq);
-        self.retention.completed.remove(&done_seq);
+        self.retention.completed.remove(&(needed, done_seq));
         self.retention.results.forget(key);
         if self.retention.completed.is_empty() {
             self.disarm_retention();
@@ -153,7 +185,7 @@ impl Engine {
 
     /// Puts the entry of the first completed job into the deadline order, unless one stands there early enough.
     fn arm_retention(&mut self) {
-        let at = self.first_completed().and_then(|key| self.too_old_at(key));
+        let at = self.first_to_go().and_then(|key| self.too_old_at(key));
         let Some(at) = at.filter(|at| self.retention.armed_at.is_none_or(|armed| *at < armed))
         else {
             return;
@@ -172,7 +204,7 @@ impl Engine {
     /// Deletes the completed jobs whose time, `at`, has come, without a word. Their entry was just taken out.
     pub(super) fn expire_completed(&mut self, turn: &mut Turn<'_>, at: Millis) {
         self.retention.armed_at = None;
-        while let Some(first) = self.first_completed()
+        while let Some(first) = self.first_to_go()
             && self.too_old_at(first).is_some_and(|end| end <= at)
         {
             self.delete(turn, first);
@@ -182,8 +214,10 @@ impl Engine {
 
     /// A result, which thereby counts as used.
     pub(super) fn read_result(&mut self, key: JobKey) -> Option<Payload> {
-        let result = self.store.job(key).life.as_ref()?.result.clone()?;
-        self.retention.results.touch(key);
+        let job = self.store.job(key);
+        let result = job.life.as_ref()?.result.clone()?;
+        let needed = self.is_needed(&job.id);
+        self.retention.results.touch(key, needed);
         Some(result)
     }
 
@@ -222,7 +256,7 @@ impl Engine {
         while lines.len() > keep {
             lines.pop_front();
         }
-        self.retention.log_use.touch(key);
+        self.retention.log_use.touch(key, false);
         if let Some(evicted) = self.retention.log_use.evict(self.config.logged_jobs_max) {
             self.retention.logs.remove(&evicted);
         }

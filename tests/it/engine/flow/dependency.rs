@@ -407,3 +407,96 @@ fn what_several_reports_set_free_competes_by_the_order_of_delivery() {
     let handed = world.handed(wait).expect("both are free");
     assert_eq!(handed[0].job.id, id("high"));
 }
+
+/// Completed jobs that others need stay for them: `b` and `c` can read what `a` has left until they are over.
+fn needed(config: Config) -> World {
+    let mut world = World::with(config);
+    world.push("q", named("a"));
+    world.push("r", after(named("b"), &["a"]));
+    finish(&mut world, "q", Some(payload(5)));
+    world.push("r", after(named("c"), &["a"]));
+    world
+}
+
+#[test]
+fn clean_spares_completed_jobs_that_a_live_job_needs() {
+    let mut world = needed(Config::default());
+    let clean = |world: &mut World| {
+        world.ask(bunqueue_mcp::command::Clean {
+            queue: queue("q"),
+            grace: 0.0,
+            state: CleanState::Bucket(Bucket::State(State::Completed)),
+            limit: 10,
+        })
+    };
+    assert_eq!(clean(&mut world).count, 0);
+    assert_eq!(world.result(&id("a")), Some(payload(5)));
+    // The end of one of two, a success or not, is not enough.
+    finish(&mut world, "r", None);
+    assert_eq!(clean(&mut world).count, 0);
+    world.cancel(&id("c"));
+    assert_eq!(clean(&mut world).ids, [id("a")]);
+    world.check();
+}
+
+#[test]
+fn age_spares_completed_jobs_that_a_live_job_needs() {
+    let mut world = needed(Config {
+        completed_retention: Some(0),
+        ..Config::default()
+    });
+    world.sleep(1_000);
+    assert_eq!(world.result(&id("a")), Some(payload(5)));
+    finish(&mut world, "r", None);
+    world.check();
+    let failed = world.pull("r").expect("the other one");
+    let report = FailReport {
+        unrecoverable: true,
+        ..FailReport::default()
+    };
+    let fail = |world: &mut World| {
+        world.ask(Fail {
+            id: failed.job.id.clone(),
+            token: TokenGiven::None,
+            report: report.clone(),
+        })
+    };
+    fail(&mut world);
+    assert_eq!(state(&mut world, "a"), None);
+    world.check();
+    // Whoever runs again needs again what is there.
+    world.push("q", named("a"));
+    finish(&mut world, "q", None);
+    assert_eq!(state(&mut world, "a"), None);
+    world.move_to_wait(&failed.job.id, None);
+    world.push("q", named("a"));
+    finish(&mut world, "q", None);
+    assert_eq!(state(&mut world, "a"), Some(State::Completed));
+    world.check();
+}
+
+#[test]
+fn bounds_take_completed_jobs_that_a_live_job_needs_last() {
+    let mut world = needed(Config {
+        completed_max: 2,
+        results_max: 1,
+        ..Config::default()
+    });
+    for other in ["x", "y"] {
+        world.push("q", named(other));
+        finish(&mut world, "q", Some(payload(6)));
+    }
+    assert_eq!(world.result(&id("a")), Some(payload(5)));
+    assert_eq!(state(&mut world, "x"), None);
+    assert_eq!(state(&mut world, "y"), Some(State::Completed));
+    assert_eq!(world.result(&id("y")), None);
+    world.check();
+    // Where all are needed the bounds hold all the same.
+    world.push("q", named("z"));
+    world.push("r", after(named("d"), &["y", "z"]));
+    finish(&mut world, "q", Some(payload(7)));
+    assert_eq!(world.counts("q").completed, 2);
+    assert_eq!(state(&mut world, "a"), None);
+    assert_eq!(world.result(&id("z")), Some(payload(7)));
+    world.check();
+}

@@ -19,8 +19,8 @@ use bunqueue_mcp::command::{
 };
 use bunqueue_mcp::command::{ChangePriority, MoveToWaitingChildren};
 use bunqueue_mcp::engine::{
-    AddOutcome, Change, Config, DlqConfigUpdate, FailReport, FailureReason, FlowNode, JobId,
-    JobLinks, JobView, NewJob, Parent, Payload, State, TokenGiven,
+    AddOutcome, Bucket, Change, CleanState, Config, DlqConfigUpdate, FailReport, FailureReason,
+    FlowNode, JobId, JobLinks, JobView, NewJob, Parent, Payload, State, TokenGiven,
 };
 use serde_json::{Value as Json, json};
 

@@ -333,6 +333,7 @@ impl Reference {
                     .filter_map(|id| self.job(id))
                     .filter(|job| &*job.view.queue == queue);
                 done.filter(|job| job.view.completed_at.is_some_and(old))
+                    .filter(|job| !self.is_needed(&job.view.id))
                     .map(|job| job.view.id.clone())
                     .collect()
             }

@@ -406,6 +406,15 @@ impl Reference {
         self.spreading = false;
     }
 
+    /// Whether an unfinished job depends, or has depended, on that one.
+    pub(super) fn is_needed(&self, id: &JobId) -> bool {
+        let mut jobs = self.jobs.iter();
+        jobs.any(|job| {
+            let over = matches!(job.place, Place::Completed | Place::Failed(_));
+            !over && job.ties.depends_on.contains(id)
+        })
+    }
+
     /// Jobs that wait for another one, in order of admission.
     fn waiting_for(&self, id: &JobId) -> Vec<JobId> {
         let mut found: Vec<&Job> = self.jobs.iter().collect();

@@ -70,7 +70,7 @@ impl Reference {
                 continue;
             }
             let Some(due) = next else { break };
-            instant = due.at;
+            instant = instant.max(due.at);
             self.instant = self.instant.max(instant);
             self.act(due);
         }
@@ -161,7 +161,9 @@ impl Reference {
                 }
                 Place::Completed => {
                     let completed_at = view.completed_at.expect("completed jobs have ended");
-                    if let Some(age) = self.config.completed_retention {
+                    if let Some(age) = self.config.completed_retention
+                        && !self.is_needed(&view.id)
+                    {
                         put(completed_at + age, Kind::TooOld, place);
                     }
                 }

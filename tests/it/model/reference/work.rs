@@ -343,10 +343,10 @@ impl Reference {
         self.end_waits(&id, &Waited::Completed { result });
         self.completed.push(id);
         if self.completed.len() > self.config.completed_max {
-            let oldest = self
-                .find(&self.completed[0])
-                .expect("a completed job that is gone is not listed");
-            self.delete(oldest);
+            let mut free = self.completed.iter().filter(|id| !self.is_needed(id));
+            let oldest = free.next().unwrap_or(&self.completed[0]);
+            let oldest = self.find(oldest);
+            self.delete(oldest.expect("a completed job that is gone is not listed"));
         }
         self.spread();
     }
