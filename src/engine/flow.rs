@@ -4,7 +4,7 @@
 //! The data of a job in a flow repeats its ties under keys that workers read. The engine does not look into data: who
 //! calls gives a function that writes the ties into it ([`Annotate`]).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::id::JobId;
@@ -72,11 +72,13 @@ impl Engine {
     }
 
     fn check_flow_room(&self, jobs: &[FlowJob]) -> Result<(), Refusal> {
-        let queues: BTreeSet<&Arc<str>> = jobs.iter().map(|job| &job.queue).collect();
-        queues.into_iter().try_for_each(|queue| {
-            let there = jobs.iter().filter(|job| job.queue == *queue);
-            self.check_room(queue, there.map(|job| &job.job), true)
-        })
+        let mut queues: BTreeMap<&Arc<str>, Vec<&NewJob>> = BTreeMap::new();
+        for job in jobs {
+            queues.entry(&job.queue).or_default().push(&job.job);
+        }
+        queues
+            .into_iter()
+            .try_for_each(|(queue, jobs)| self.check_room(queue, jobs.into_iter(), true))
     }
 
     fn admit_flow(&mut self, turn: &mut Turn<'_>, jobs: Vec<FlowJob>) -> Vec<JobView> {

@@ -45,8 +45,9 @@ pub fn check_flow(drafts: &[FlowJobDraft<'_>]) -> Result<AddFlow, CommandError> 
         }
         jobs.push(check_job(draft, &mut bytes)?);
     }
+    let owners = owners(drafts);
     for (draft, entry) in drafts.iter().zip(&mut jobs) {
-        tie(draft, drafts, &places, entry)?;
+        tie(draft, drafts, &places, &owners, entry)?;
     }
     for draft in drafts {
         check_metadata(draft, drafts, &places)?;
@@ -141,10 +142,20 @@ pub(super) fn check_options(
     }
 }
 
+/// Who names whom as a child: the ids of parent and child.
+fn owners<'a>(drafts: &'a [FlowJobDraft<'_>]) -> HashSet<(&'a str, &'a str)> {
+    let pairs = |draft: &'a FlowJobDraft<'_>| {
+        let children = draft.children.iter();
+        children.map(|child| (draft.id, *child))
+    };
+    drafts.iter().flat_map(pairs).collect()
+}
+
 fn tie(
     draft: &FlowJobDraft<'_>,
     drafts: &[FlowJobDraft<'_>],
     places: &HashMap<&str, usize>,
+    owners: &HashSet<(&str, &str)>,
     entry: &mut FlowEntry,
 ) -> Result<(), FlowFault> {
     let own = || draft.id.to_owned();
@@ -183,10 +194,7 @@ fn tie(
         let place = *places
             .get(parent)
             .ok_or_else(|| FlowFault::ParentNotFound(parent.to_owned()))?;
-        let owns = drafts
-            .get(place)
-            .is_some_and(|parent| parent.children.contains(&draft.id));
-        if !owns {
+        if !owners.contains(&(parent, draft.id)) {
             return Err(FlowFault::ParentWithoutChild {
                 child: own(),
                 parent: parent.to_owned(),

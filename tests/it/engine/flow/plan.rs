@@ -295,3 +295,36 @@ fn refused_flow_uses_up_no_ids() {
         "Flow job dup already exists"
     );
 }
+
+/// Very many queues, and very many children of one parent, cost no more than as many jobs.
+#[test]
+fn a_wide_flow_over_many_queues_is_checked_once_for_each_job() {
+    let names: Vec<String> = (0..9_999).map(|number| format!("c{number}")).collect();
+    let started = std::time::Instant::now();
+    let mut world = World::new();
+    let data = bytes(&json!({"__childrenIds": names}));
+    let child_data = bytes(&json!({"__parentId": "p", "__parentQueue": "q"}));
+    let draft = |id, queue, data| FlowJobDraft {
+        id,
+        queue,
+        job: JobDraft {
+            data: Some(data),
+            ..JobDraft::default()
+        },
+        ..FlowJobDraft::default()
+    };
+    let ids: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut drafts = vec![FlowJobDraft {
+        depends_on: ids.clone(),
+        children: ids.clone(),
+        ..draft("p", "q", data.bytes())
+    }];
+    // Each child has a queue of its own.
+    drafts.extend(ids.iter().map(|id| FlowJobDraft {
+        parent: Some("p"),
+        ..draft(id, id, child_data.bytes())
+    }));
+    let flow = check_flow(&drafts).expect("the flow is sound");
+    assert_eq!(world.ask(flow).len(), 10_000);
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
