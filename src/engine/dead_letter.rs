@@ -278,7 +278,7 @@ impl Engine {
             Removal::Always => true,
             Removal::Never => false,
         };
-        let (queue, data) = (job.queue, job.data.clone());
+        let (queue, data) = (job.queue, job.data());
         let life = job.life();
         life.done_seq = trail.seq;
         self.queues.get_mut(queue).failed.insert(trail.seq, key);

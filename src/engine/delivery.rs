@@ -326,7 +326,9 @@ impl Engine {
         while deliveries.len() < request.count
             && let Some(next) = self.next_ready(turn, key, request.group.as_deref())
         {
-            bytes += self.store.job(next).bytes();
+            let job = self.store.job_mut(next);
+            job.write_ties();
+            bytes += job.bytes();
             if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {
                 break;
             }

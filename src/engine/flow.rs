@@ -167,7 +167,7 @@ impl Engine {
         let state = self.store.job(parent).state;
         if state.is_queued() || state == State::WaitingChildren {
             self.block_on_child(parent, child);
-            self.annotate(parent, annotate);
+            self.store.job_mut(parent).annotate_later(annotate);
         }
     }
 
@@ -214,10 +214,11 @@ impl Engine {
                 return Err(Refusal::DependencyCycle);
             }
             self.block_on_child(parent_key, child);
-            self.annotate(parent_key, annotate);
+            self.store.job_mut(parent_key).annotate_later(annotate);
         }
+        self.store.job_mut(child_key).write_ties();
         self.set_parent(child_key, parent_key);
-        self.annotate(child_key, annotate);
+        self.store.job_mut(child_key).annotate(annotate);
         self.hold_on(turn, |engine, turn| {
             if !declared {
                 engine.release_if_free(turn, parent_key, true);
@@ -251,15 +252,6 @@ impl Engine {
         }
     }
 
-    fn annotate(&mut self, key: JobKey, annotate: Annotate) {
-        let job = self.store.job_mut(key);
-        let links = job.links.as_ref().map(|links| links.view());
-        let data = annotate(&links.unwrap_or_default(), job.data.as_ref());
-        if data.is_some() {
-            job.data = data;
-        }
-    }
-
     /// Cuts the tie between a child and its parent, on both sides; whether the parent was still waiting for it.
     ///
     /// # Errors
@@ -285,14 +277,19 @@ impl Engine {
         if !self.untie(parent, child) {
             return Ok(false);
         }
-        if let Some(links) = self.store.job_mut(parent).links.as_mut() {
-            links.children.remove(child);
-        }
-        if let Some(links) = self.store.job_mut(key).links.as_mut() {
+        let job = self.store.job_mut(key);
+        job.write_ties();
+        if let Some(links) = job.links.as_mut() {
             links.parent = None;
         }
-        self.annotate(key, annotate);
-        self.annotate(parent, annotate);
+        job.annotate(annotate);
+        let job = self.store.job_mut(parent);
+        let links = job.links.as_mut();
+        if links.is_some_and(|links| links.children.remove(child) && !links.children.is_empty()) {
+            job.annotate_later(annotate);
+        } else {
+            job.annotate(annotate);
+        }
         self.release_if_free(turn, parent, true);
         Ok(true)
     }

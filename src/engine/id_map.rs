@@ -29,6 +29,10 @@ impl<V> IdMap<V> {
         self.entries.contains_key(id)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Puts an id behind all others, also one that is there.
     pub(super) fn put_last(&mut self, id: JobId, value: V) {
         self.next += 1;

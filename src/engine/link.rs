@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::flow::Annotate;
 use super::id::JobId;
 use super::id_map::{IdList, IdMap};
 use super::job::{JobLinks, JobOptions, Parent, Payload};
@@ -104,6 +105,8 @@ pub(super) struct Links {
     /// Results of children that completed while it waited, with their queues.
     pub(super) values: BTreeMap<JobId, (Arc<str>, Payload)>,
     pub(super) failures: IdMap<ChildFailure>,
+    /// Writes the children into the data of the job, which does not name them all yet.
+    pub(super) unwritten: Option<Annotate>,
     /// A worker put it aside; only a change of its dependencies brings it back.
     pub(super) parked: bool,
 }
@@ -156,6 +159,50 @@ impl Job {
 
     pub(super) fn policy(&self) -> Policy {
         Policy::of(self.options.as_deref())
+    }
+
+    /// Its data, with the ties that are not written into it yet.
+    pub(super) fn data(&self) -> Option<Payload> {
+        match self.unwritten() {
+            Some(annotate) => self.annotated(annotate),
+            None => self.data.clone(),
+        }
+    }
+
+    fn unwritten(&self) -> Option<Annotate> {
+        self.links.as_ref()?.unwritten
+    }
+
+    fn annotated(&self, annotate: Annotate) -> Option<Payload> {
+        let links = self.links.as_ref().map(|links| links.view());
+        annotate(&links.unwrap_or_default(), self.data.as_ref()).or_else(|| self.data.clone())
+    }
+
+    /// Its children have changed, and its data is to name them once somebody reads it: to write them all with each one
+    /// that comes would cost the more the more there are.
+    pub(super) fn annotate_later(&mut self, annotate: Annotate) {
+        self.links.get_or_insert_default().unwritten = Some(annotate);
+    }
+
+    /// Writes its ties into its data.
+    pub(super) fn annotate(&mut self, annotate: Annotate) {
+        let data = self.annotated(annotate);
+        self.replace_data(data);
+    }
+
+    /// Writes what is not written yet, so that whatever is written next stands behind it.
+    pub(super) fn write_ties(&mut self) {
+        if let Some(annotate) = self.unwritten() {
+            self.annotate(annotate);
+        }
+    }
+
+    /// Takes data that needs nothing to be written into it.
+    pub(super) fn replace_data(&mut self, data: Option<Payload>) {
+        self.data = data;
+        if let Some(links) = self.links.as_mut() {
+            links.unwritten = None;
+        }
     }
 
     /// Its ties, if it has any.

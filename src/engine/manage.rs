@@ -58,7 +58,7 @@ impl Engine {
             return self.update_successor(key, data);
         }
         self.change(id, State::is_live, |engine, key| {
-            engine.store.job_mut(key).data = data
+            engine.store.job_mut(key).replace_data(data)
         })
     }
 

@@ -114,7 +114,7 @@ impl Engine {
         }
         Some(NewJob {
             name: Arc::clone(self.names.text(job.name)),
-            data: job.data.clone(),
+            data: job.data(),
             priority: job.priority,
             delay: run_at.saturating_sub(self.now),
             max_attempts: job.max_attempts,
@@ -156,7 +156,7 @@ impl Engine {
         }
         let job = self.store.job_mut(key);
         if job.state.is_live() && job.state != State::Active {
-            job.data = data;
+            job.replace_data(data);
             Change::Applied
         } else {
             Change::WrongState(State::Completed)

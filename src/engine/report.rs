@@ -278,7 +278,7 @@ impl Engine {
         self.record_retry(key, failure.error.clone());
         let event = EventKind::Failed {
             error: failure.error,
-            data: self.store.job(key).data.clone(),
+            data: self.store.job(key).data(),
             terminal: false,
         };
         self.emit(turn, key, event);

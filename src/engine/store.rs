@@ -426,7 +426,7 @@ impl Engine {
             has_custom_id: job.has_custom_id,
             queue: Arc::clone(self.queues.name(job.queue)),
             name: Arc::clone(self.names.text(job.name)),
-            data: job.data.clone(),
+            data: job.data(),
             state: job.state,
             priority: job.priority,
             created_at: job.created_at,

@@ -501,3 +501,73 @@ fn a_job_whose_ties_are_cut_shows_none() {
         assert_eq!(world.detail(&id(text)).job.links, None);
     }
 }
+
+/// A parent of very many pays for each new child as little as for the first, and its data names them all.
+#[test]
+fn very_many_children_come_and_go_one_by_one() {
+    let mut world = World::new();
+    let started = std::time::Instant::now();
+    world.push(
+        "q",
+        NewJob {
+            data: Some(bytes(&json!({"x": 1}))),
+            ..named("p")
+        },
+    );
+    let count = 20_000;
+    let child = |number: usize| child_of(named(&format!("c{number}")), "p", "q");
+    world.push_many("q", (0..count / 2).map(child).collect());
+    for number in count / 2..count {
+        world.push("q", child(number));
+    }
+    for number in 0..count - 1 {
+        let id = id(&format!("c{number}"));
+        assert!(world.ask(RemoveChildDependency { id }));
+    }
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    let data =
+        |world: &mut World, text: &str| read(world.detail(&id(text)).job.data.as_ref().unwrap());
+    let last = format!("c{}", count - 1);
+    assert_eq!(
+        data(&mut world, "p"),
+        json!({"x": 1, "__childrenIds": [last]})
+    );
+    assert_eq!(data(&mut world, "c0"), json!({}));
+    world.check();
+}
+
+#[test]
+fn data_that_is_replaced_before_it_was_read_names_the_children_all_the_same() {
+    let mut world = World::new();
+    world.push("q", named("p"));
+    world.push("q", child_of(named("c"), "p", "q"));
+    let change = world.ask(UpdateData {
+        id: id("p"),
+        data: Some(bytes(&json!({"y": 2}))),
+    });
+    assert_eq!(change, Change::Applied);
+    world.push("q", child_of(named("d"), "p", "q"));
+    // The parent becomes a child itself: what is written first stands first.
+    world.push("q", named("g"));
+    assert_eq!(link(&mut world, "p", "g"), "ok");
+    let read = world.detail(&id("p")).job.data.unwrap();
+    let entries =
+        json!({"y": 2, "__childrenIds": ["c", "d"], "__parentId": "g", "__parentQueue": "q"});
+    assert_eq!(
+        rmp_serde::from_slice::<Json>(read.bytes()).unwrap(),
+        entries
+    );
+    let parent_at = read
+        .bytes()
+        .windows(10)
+        .position(|bytes| bytes == b"__parentId");
+    let children_at = read
+        .bytes()
+        .windows(13)
+        .position(|bytes| bytes == b"__childrenIds");
+    assert!(children_at < parent_at);
+    world.cancel(&id("c"));
+    world.cancel(&id("d"));
+    let delivery = world.pull("q").expect("free");
+    assert_eq!((delivery.job.id, delivery.job.data), (id("p"), Some(read)));
+}
