@@ -5,7 +5,8 @@ use crate::command::bounds;
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
     DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
-    NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIMELINE_MAX, WEBHOOKS_MAX, WORKERS_MAX,
+    NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX, WEBHOOKS_MAX,
+    WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -192,6 +193,11 @@ fn calls_and_waits() -> Vec<Row> {
         (
             "an error, a stack line, a progress message or a log line; longer ones are cut at",
             count(bounds::TEXT_MAX),
+            "bytes",
+        ),
+        (
+            "error of a child that the error of its parent repeats; of a longer one the middle is left out",
+            count(TOLD_ERROR_MAX),
             "bytes",
         ),
         (

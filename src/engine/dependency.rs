@@ -20,6 +20,9 @@ use super::report::Fatal;
 use super::store::{Job, JobKey};
 use super::{Engine, Turn};
 
+/// Bytes of a child's error that the error of its parent repeats; of a longer one the middle is left out.
+pub const TOLD_ERROR_MAX: usize = 4_096;
+
 impl Engine {
     /// After a batch: a job whose dependency was to come with it, but did not or is gone already, would wait for ever.
     pub(super) fn drop_orphans(&mut self, turn: &mut Turn<'_>, added: &[Added]) {
@@ -381,7 +384,7 @@ impl Engine {
             Policy::Wait => {}
             Policy::FailParent => {
                 let error = error.map_or("unknown error", AsRef::as_ref);
-                self.fail_dependent(turn, key, format!("Child job {id} failed: {error}"));
+                self.fail_dependent(turn, key, told_error(id, error));
             }
             Policy::Drop | Policy::Ignore => {
                 self.untie(key, id);
@@ -512,4 +515,17 @@ impl Engine {
         }
         false
     }
+}
+
+/// The error of a parent whose child has failed. It repeats that of the child, which may be such a parent, too: in a
+/// deep family the texts would grow with the square of its depth.
+fn told_error(child: &JobId, error: &str) -> String {
+    if error.len() <= TOLD_ERROR_MAX {
+        return format!("Child job {child} failed: {error}");
+    }
+    let half = TOLD_ERROR_MAX / 2;
+    let (head, rest) = error.split_at(error.floor_char_boundary(half));
+    // What began it stands at the end.
+    let (_, tail) = rest.split_at(rest.ceil_char_boundary(rest.len() - half));
+    format!("Child job {child} failed: {head}…{tail}")
 }

@@ -68,6 +68,7 @@ pub use cron::{
 };
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
+pub use dependency::TOLD_ERROR_MAX;
 pub use event::{Event, EventKind, StallDetail, WorkerLoad};
 pub use figures::{
     Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,

@@ -372,3 +372,33 @@ fn nothing_comes_between_the_end_of_a_child_and_what_it_means() {
     // The dead letter is due at once, but the parent has failed before it runs again.
     assert_eq!(world.event_words(), ["failed a", "failed p", "pulled a"]);
 }
+
+/// A family of many levels that fails from below: no text grows with the depth, and the first cause stays readable.
+#[test]
+fn error_that_goes_up_through_a_deep_family_stays_short() {
+    let mut world = World::new();
+    let failing = |text: &str| with(named(text), |options| options.fail_parent_on_failure = true);
+    let levels = 5_000;
+    world.push("q", failing("0"));
+    for level in 1..levels {
+        let child = child_of(failing(&level.to_string()), &(level - 1).to_string(), "q");
+        world.push("q", child);
+    }
+    let leaf = world.pull("q").expect("the leaf is ready");
+    let report = FailReport {
+        unrecoverable: true,
+        error: Some("é".repeat(3_000).into()),
+        ..FailReport::default()
+    };
+    world.ask(Fail {
+        id: leaf.job.id.clone(),
+        token: given(leaf.token),
+        report,
+    });
+    for level in 0..levels - 1 {
+        let text = error(&mut world, &level.to_string());
+        let start = format!("Child job {} failed: ", level + 1);
+        assert!(text.starts_with(&start) && text.ends_with("éé"), "{text}");
+        assert!(text.len() < TOLD_ERROR_MAX + 100, "{}", text.len());
+    }
+}

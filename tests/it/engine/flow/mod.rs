@@ -20,7 +20,7 @@ use bunqueue_mcp::command::{
 use bunqueue_mcp::command::{ChangePriority, MoveToWaitingChildren};
 use bunqueue_mcp::engine::{
     AddOutcome, Bucket, Change, CleanState, Config, DlqConfigUpdate, FailReport, FailureReason,
-    FlowNode, JobId, JobLinks, JobView, NewJob, Parent, Payload, State, TokenGiven,
+    FlowNode, JobId, JobLinks, JobView, NewJob, Parent, Payload, State, TOLD_ERROR_MAX, TokenGiven,
 };
 use serde_json::{Value as Json, json};
 
