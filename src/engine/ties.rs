@@ -273,11 +273,15 @@ impl<'a> Graph<'a> {
                 graph.children.entry(&parent.id).or_default().push(place);
             }
         }
-        // Stored jobs need a look only if a way leads from them into the batch and on.
+        // Stored jobs need a look only if a way leads from them into the batch and on: by way of one that is waited for.
         let id = |job: &'a NewJob| job.custom_id.as_ref();
+        let named: HashSet<&JobId> = admitted().flat_map(|(_, job)| depends_on(job)).collect();
         let awaited = admitted().any(|(_, job)| {
+            let parent = parent(job).map(|parent| &parent.id);
+            let parent_awaited = |id| named.contains(id) || engine.has_dependents(id);
             !depends_on(job).is_empty()
-                && (parent(job).is_some() || id(job).is_some_and(|id| engine.has_dependents(id)))
+                && (parent.is_some_and(parent_awaited)
+                    || id(job).is_some_and(|id| engine.has_dependents(id)))
         });
         graph.stored = awaited.then(HashMap::new);
         for (place, job) in admitted() {

@@ -571,3 +571,18 @@ fn data_that_is_replaced_before_it_was_read_names_the_children_all_the_same() {
     let delivery = world.pull("q").expect("free");
     assert_eq!((delivery.job.id, delivery.job.data), (id("p"), Some(read)));
 }
+
+#[test]
+fn a_long_chain_grows_under_one_parent() {
+    let mut world = World::new();
+    let started = std::time::Instant::now();
+    world.push("q", named("p"));
+    world.push("q", child_of(named("0"), "p", "q"));
+    for number in 1..5_000 {
+        let mut job = child_of(named(&number.to_string()), "p", "q");
+        job.links.as_mut().unwrap().depends_on = vec![id(&(number - 1).to_string())];
+        world.push("q", job);
+    }
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    world.check();
+}
