@@ -326,5 +326,5 @@ fn a_wide_flow_over_many_queues_is_checked_once_for_each_job() {
     }));
     let flow = check_flow(&drafts).expect("the flow is sound");
     assert_eq!(world.ask(flow).len(), 10_000);
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 4, "{:?}", started.elapsed());
 }
