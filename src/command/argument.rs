@@ -119,6 +119,14 @@ pub enum ArgumentError {
         /// Its bound.
         max: usize,
     },
+    /// A list whose texts take too much.
+    #[error("{field} must take at most {max} bytes")]
+    TooManyBytes {
+        /// The argument.
+        field: &'static str,
+        /// Its bound.
+        max: usize,
+    },
     /// Not a list of 1 to [`super::bounds::EVENT_TYPES_MAX`] names.
     #[error("eventTypes must be an array of 1 to 32 event names")]
     EventTypes,
@@ -226,6 +234,7 @@ impl ArgumentError {
             }
             Self::MetricsType => "Pass completed or failed.",
             Self::NotList(_) => "Pass a list.",
+            Self::TooManyBytes { .. } => "Pass fewer or shorter texts.",
             Self::TooMany { .. } => "Split the list over several calls.",
             Self::EventTypes => "Name 1 to 32 types of event, or leave the argument out for all.",
             Self::LengthMismatch { .. } => "Give exactly one entry per id.",

@@ -25,6 +25,12 @@ pub const CRON_NAME_MAX: usize = 1_024;
 pub const JOB_NAME_DEFAULT: &str = "default";
 /// Characters (UTF-16 units) of the JSON form of job data.
 pub const JOB_DATA_MAX: usize = 10_485_760;
+/// Bytes of job data. Only entries without a value, which have no JSON text, can reach it: numbers take at most 45 MiB.
+pub const JOB_DATA_BYTES_MAX: usize = 48 * 1_024 * 1_024;
+/// Characters (UTF-16 units) of an id or a key that a client chooses for a job.
+pub const JOB_ID_MAX: usize = 1_024;
+/// Bytes of all tags of a job, or of all queue names of a worker.
+pub const LABEL_BYTES_MAX: usize = 1_024 * 1_024;
 /// Attempts when the client gives none.
 pub const ATTEMPTS_DEFAULT: u32 = 3;
 /// Attempts at most; more is stored as this.
@@ -187,6 +193,17 @@ pub fn cut(text: Arc<str>) -> Arc<str> {
     format!("{kept}{MARK}").into()
 }
 
+/// Checks the length of a text in UTF-16 units.
+///
+/// # Errors
+/// [`ArgumentError::TextTooLong`].
+pub fn at_most(field: &'static str, text: &str, max: usize) -> Result<(), ArgumentError> {
+    if text.len() > max && text.encode_utf16().count() > max {
+        return Err(ArgumentError::TextTooLong { field, max });
+    }
+    Ok(())
+}
+
 /// Checks a job name.
 ///
 /// # Errors
@@ -220,6 +237,19 @@ mod tests {
                 "{bad:?}"
             );
         }
+    }
+
+    /// The greatest job: its data, the ids of its children once more in the data of a parent, the id twice and three
+    /// keys, its tags with their lengths, and the texts that workers add.
+    #[test]
+    fn no_job_outgrows_the_frame_that_delivers_it() {
+        use crate::engine::{TIES_BYTES_MAX, TIMELINE_MAX};
+        let data = JOB_DATA_BYTES_MAX.max(UPDATE_MAX) + TIES_BYTES_MAX / 2;
+        let keys = 6 * JOB_ID_MAX * 3;
+        let tags = LABEL_BYTES_MAX + 5 * LABELS_MAX;
+        let texts = (STACK_LINES_MAX + TIMELINE_MAX + 2) * TEXT_MAX;
+        let rest = 16 * 1_024;
+        assert!(data + TIES_BYTES_MAX + keys + tags + texts + rest < FRAME_MAX);
     }
 
     #[test]

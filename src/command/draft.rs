@@ -97,10 +97,7 @@ impl JobDraft<'_> {
     /// The first fault, in the order of the protocol: data size, group, options, name.
     pub fn check(&self) -> Result<NewJob, ArgumentError> {
         self.check_data()?;
-        if self.tags.len() > bounds::LABELS_MAX {
-            let (field, max) = ("tags", bounds::LABELS_MAX);
-            return Err(ArgumentError::TooMany { field, max });
-        }
+        self.check_texts()?;
         let group_id = GroupId::new(self.group_id)?;
         let priority = match group_id {
             Some(_) => group_priority(self.priority)?,
@@ -170,6 +167,22 @@ impl JobDraft<'_> {
             options: (options != JobOptions::default()).then(|| Arc::new(options)),
             links: self.links(),
         })
+    }
+
+    /// Together with the data these texts must fit the frame that delivers the job.
+    fn check_texts(&self) -> Result<(), ArgumentError> {
+        labels("tags", &self.tags)?;
+        let repeat_id = self.repeat.as_ref().and_then(|repeat| repeat.job_id);
+        for (field, id) in [
+            ("custom ID", self.custom_id),
+            ("uniqueKey", self.unique_key),
+            ("debounceId", self.debounce_id),
+            ("parentId", self.parent_id),
+            ("repeat.jobId", repeat_id),
+        ] {
+            bounds::at_most(field, id.unwrap_or_default(), bounds::JOB_ID_MAX)?;
+        }
+        Ok(())
     }
 
     fn links(&self) -> Option<Box<NewLinks>> {
@@ -278,13 +291,30 @@ impl JobDraft<'_> {
 /// Checks the size of job data.
 ///
 /// # Errors
-/// [`ArgumentError::DataTooLarge`] above [`bounds::JOB_DATA_MAX`].
+/// [`ArgumentError::DataTooLarge`] above [`bounds::JOB_DATA_MAX`], or above [`bounds::JOB_DATA_BYTES_MAX`].
 pub fn check_data(data: &[u8]) -> Result<(), ArgumentError> {
-    if payload::fits_utf16(data, bounds::JOB_DATA_MAX) {
+    if data.len() <= bounds::JOB_DATA_BYTES_MAX && payload::fits_utf16(data, bounds::JOB_DATA_MAX) {
         Ok(())
     } else {
         Err(ArgumentError::DataTooLarge)
     }
+}
+
+/// Checks a list of labels.
+///
+/// # Errors
+/// When it has too many entries, or they take too many bytes.
+pub fn labels(field: &'static str, labels: &[impl AsRef<str>]) -> Result<(), ArgumentError> {
+    if labels.len() > bounds::LABELS_MAX {
+        let max = bounds::LABELS_MAX;
+        return Err(ArgumentError::TooMany { field, max });
+    }
+    let bytes: usize = labels.iter().map(|label| label.as_ref().len()).sum();
+    if bytes > bounds::LABEL_BYTES_MAX {
+        let max = bounds::LABEL_BYTES_MAX;
+        return Err(ArgumentError::TooManyBytes { field, max });
+    }
+    Ok(())
 }
 
 fn clamp_time(ms: f64) -> f64 {
@@ -337,6 +367,8 @@ fn timestamp(given: Number) -> Result<Option<Millis>, ArgumentError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     fn check(change: impl FnOnce(&mut JobDraft<'static>)) -> Result<NewJob, String> {
@@ -444,12 +476,62 @@ mod tests {
         assert_eq!(fault.to_string(), "Job data too large (max 10MB)");
     }
 
+    /// An entry without a value has no JSON text, yet its key is delivered.
+    #[test]
+    fn data_of_little_json_must_fit_a_frame_as_well() {
+        let mut data = Vec::new();
+        let mut writer = payload::Writer::new(&mut data);
+        writer.map(1);
+        writer.text(&"k".repeat(bounds::JOB_DATA_BYTES_MAX));
+        writer.raw(&[0xd4, 0, 0]);
+        let fault = check_data(&data).unwrap_err();
+        assert_eq!(fault.to_string(), "Job data too large (max 10MB)");
+    }
+
+    #[test]
+    fn texts_of_the_greatest_length_are_taken() {
+        let long = "é".repeat(bounds::JOB_ID_MAX);
+        let tags = vec!["t".repeat(104); 10_000];
+        let draft = JobDraft {
+            custom_id: Some(&long),
+            unique_key: Some(&long),
+            debounce_id: Some(&long),
+            parent_id: Some(&long),
+            tags: tags.iter().map(String::as_str).collect(),
+            ..JobDraft::default()
+        };
+        assert!(draft.check().is_ok());
+    }
+
     #[test]
     fn faults_name_the_field_and_the_rule() {
         type Change = fn(&mut JobDraft<'static>);
-        let cases: [(&str, Change); 10] = [
+        static LONG: LazyLock<String> = LazyLock::new(|| "é".repeat(1_025));
+        let cases: [(&str, Change); 16] = [
             ("tags must have at most 10000 entries", |d| {
                 d.tags = vec!["t"; 10_001];
+            }),
+            ("tags must take at most 1048576 bytes", |d| {
+                d.tags = vec![LONG.as_str(); 512];
+            }),
+            ("custom ID must be at most 1024 characters", |d| {
+                d.custom_id = Some(LONG.as_str());
+            }),
+            ("uniqueKey must be at most 1024 characters", |d| {
+                d.unique_key = Some(LONG.as_str());
+            }),
+            ("debounceId must be at most 1024 characters", |d| {
+                d.debounce_id = Some(LONG.as_str());
+            }),
+            ("parentId must be at most 1024 characters", |d| {
+                d.parent_id = Some(LONG.as_str());
+            }),
+            ("repeat.jobId must be at most 1024 characters", |d| {
+                d.repeat = Some(RepeatDraft {
+                    every: Number::Value(1.0),
+                    job_id: Some(LONG.as_str()),
+                    ..RepeatDraft::default()
+                });
             }),
             ("priority must be a finite number", |d| {
                 d.priority = Number::Value(f64::NAN)

@@ -239,6 +239,7 @@ const fn refusal_code(refusal: &Refusal) -> ErrorCode {
         | Refusal::ParentElsewhere { .. }
         | Refusal::ChildOfAnother { .. }
         | Refusal::GroupFull { .. }
+        | Refusal::TiesTooLarge { .. }
         | Refusal::TooMany { .. }
         | Refusal::FlowJobExists(_) => ErrorCode::Conflict,
     }
@@ -265,6 +266,9 @@ const fn refusal_hint(refusal: &Refusal) -> &'static str {
             "Order the jobs so that none waits for itself."
         }
         Refusal::TooMany { .. } => "Remove one that is no longer needed first.",
+        Refusal::TiesTooLarge { .. } => {
+            "Spread the jobs over several parents, or give them shorter ids."
+        }
         Refusal::GroupFull { .. } => {
             "Wait until jobs of the group have been taken, or add the job with a greater group.maxSize."
         }
@@ -332,6 +336,7 @@ mod tests {
                 what: "webhooks",
                 max: 1,
             }),
+            CommandError::Refused(Refusal::TiesTooLarge { max: 1 }),
             CommandError::Refused(Refusal::GroupFull {
                 group: "g".into(),
                 max: 1,
@@ -369,6 +374,7 @@ mod tests {
             ArgumentError::MetricsType.into(),
             ArgumentError::NotList("x").into(),
             ArgumentError::TooMany { field: "x", max: 1 }.into(),
+            ArgumentError::TooManyBytes { field: "x", max: 1 }.into(),
             ArgumentError::EventTypes.into(),
             CommandError::DurationEntry {
                 index: 0,

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 
 use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
-use crate::engine::{CRONS_MAX, JobId, Refusal, ScheduleError, WEBHOOKS_MAX, WORKERS_MAX};
+use crate::engine::{
+    CRONS_MAX, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX, WORKERS_MAX,
+};
 use crate::mcp::{Registry, Rule, ToolError};
 
 /// Codes that do not depend on what a tool does.
@@ -204,6 +206,9 @@ fn causes() -> Vec<CommandError> {
             group: "<group>".into(),
             max: BOUND as u64,
         },
+        Refusal::TiesTooLarge {
+            max: TIES_BYTES_MAX,
+        },
         Refusal::TooMany {
             what: "crons",
             max: CRONS_MAX,
@@ -312,6 +317,10 @@ fn argument_causes() -> Vec<ArgumentError> {
         ArgumentError::NotTimestamp(field),
         ArgumentError::RepeatCustomId,
         ArgumentError::RepeatRelations,
+        ArgumentError::TooManyBytes {
+            field,
+            max: BOUND as usize,
+        },
     ]
 }
 
@@ -390,13 +399,14 @@ mod tests {
             ArgumentError::NotTimestamp(_) => 42,
             ArgumentError::RepeatCustomId => 43,
             ArgumentError::RepeatRelations => 44,
+            ArgumentError::TooManyBytes { .. } => 45,
         }
     }
 
     #[test]
     fn every_fault_of_an_argument_has_a_sample() {
         let kinds: Vec<_> = argument_causes().iter().map(kind).collect();
-        assert_eq!(kinds, (0..45).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..46).collect::<Vec<_>>());
     }
 
     #[test]

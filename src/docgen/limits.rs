@@ -5,8 +5,8 @@ use crate::command::bounds;
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
     DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
-    NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX, WEBHOOKS_MAX,
-    WORKERS_MAX,
+    NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIES_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX,
+    WEBHOOKS_MAX, WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -77,6 +77,26 @@ fn names_and_values() -> Vec<Row> {
             "job data, written as JSON, up to",
             count(bounds::JOB_DATA_MAX),
             "characters",
+        ),
+        (
+            "job data, as MessagePack, up to",
+            count(bounds::JOB_DATA_BYTES_MAX),
+            "bytes",
+        ),
+        (
+            "an id or a key that is chosen for a job, up to",
+            count(bounds::JOB_ID_MAX),
+            "characters (UTF-16)",
+        ),
+        (
+            "all tags of a job together, up to",
+            count(bounds::LABEL_BYTES_MAX),
+            "bytes",
+        ),
+        (
+            "all ids in `dependsOn` and `childrenIds` of a job, later children included, up to",
+            count(TIES_BYTES_MAX),
+            "bytes",
         ),
         (
             "nesting of job data, up to",
@@ -201,7 +221,7 @@ fn calls_and_waits() -> Vec<Row> {
             "bytes",
         ),
         (
-            "data and texts of one pull, its first job aside, up to",
+            "data, ids and texts of one pull, its first job aside, up to",
             count(PULL_BYTES_MAX),
             "bytes",
         ),

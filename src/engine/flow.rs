@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::id::JobId;
 use super::job::{JobDetail, JobLinks, JobView, NewJob, NewLinks, Parent, Payload, State};
+use super::link::{check_listed, child_bytes};
 use super::outcome::Refusal;
 use super::queue::QueueKey;
 use super::store::JobKey;
@@ -48,7 +49,7 @@ impl Engine {
     /// are chosen already, and fresh ones.
     ///
     /// # Errors
-    /// [`Refusal::FlowJobExists`] for the first id that is taken, [`Refusal::GroupFull`].
+    /// [`Refusal::FlowJobExists`] for the first id that is taken, [`Refusal::TiesTooLarge`], [`Refusal::GroupFull`].
     pub fn add_flow(
         &mut self,
         turn: &mut Turn<'_>,
@@ -64,7 +65,9 @@ impl Engine {
         let fresh = |id: &Option<JobId>| id.clone().unwrap_or_else(|| self.ids.job_id(self.now));
         let ids: Vec<_> = chosen.iter().map(fresh).collect();
         let jobs = build(&ids);
-        if let Err(refusal) = self.check_flow_room(&jobs) {
+        let links = || jobs.iter().filter_map(|job| job.job.links.as_ref());
+        let listed = links().try_for_each(|links| check_listed(links.listed_bytes()));
+        if let Err(refusal) = listed.and_then(|()| self.check_flow_room(&jobs)) {
             self.ids = ids_before;
             return Err(refusal);
         }
@@ -176,8 +179,8 @@ impl Engine {
     /// Where the parent declares the child already, only the child learns of it, whatever the parent's state.
     ///
     /// # Errors
-    /// [`Refusal`] when either is missing or repeats, the child has another parent, the parent has started, or each would wait for
-    /// the other.
+    /// [`Refusal`] when either is missing or repeats, the child has another parent, the parent has started or has no room
+    /// for it, or each would wait for the other.
     pub fn link(
         &mut self,
         turn: &mut Turn<'_>,
@@ -210,6 +213,8 @@ impl Engine {
         self.check_runs_once(child_key)?;
         if !declared {
             self.linkable(parent)?;
+            let listed = self.store.job(parent_key).listed_bytes();
+            check_listed(listed + child_bytes(child.text_len()))?;
             if self.waits_for(child, parent) {
                 return Err(Refusal::DependencyCycle);
             }

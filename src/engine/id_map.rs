@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 
 use super::id::JobId;
+use super::job::framed;
 
 /// Values by id, with the places of the ids; places only grow.
 #[derive(Debug)]
 pub(super) struct IdMap<V> {
     entries: BTreeMap<JobId, (u64, V)>,
     next: u64,
+    /// Bytes of the ids in a frame.
+    bytes: usize,
 }
 
 /// Ids alone.
@@ -20,6 +23,7 @@ impl<V> Default for IdMap<V> {
         Self {
             entries: BTreeMap::new(),
             next: 0,
+            bytes: 0,
         }
     }
 }
@@ -36,12 +40,24 @@ impl<V> IdMap<V> {
     /// Puts an id behind all others, also one that is there.
     pub(super) fn put_last(&mut self, id: JobId, value: V) {
         self.next += 1;
-        self.entries.insert(id, (self.next, value));
+        let bytes = framed(id.text_len());
+        if self.entries.insert(id, (self.next, value)).is_none() {
+            self.bytes += bytes;
+        }
     }
 
     /// Whether it was there.
     pub(super) fn remove(&mut self, id: &JobId) -> bool {
-        self.entries.remove(id).is_some()
+        let was_there = self.entries.remove(id).is_some();
+        if was_there {
+            self.bytes -= framed(id.text_len());
+        }
+        was_there
+    }
+
+    /// Bytes that the ids take in a frame.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// First come first.

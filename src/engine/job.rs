@@ -183,6 +183,30 @@ pub struct JobOptions {
     pub remove_dependency_on_failure: bool,
 }
 
+/// Bytes of a text of that length in a frame.
+pub(super) const fn framed(len: usize) -> usize {
+    len + 5
+}
+
+impl JobOptions {
+    /// Bytes that its texts take in a frame.
+    pub(super) fn bytes(&self) -> usize {
+        let Self {
+            unique_key,
+            debounce_id,
+            parent_id,
+            group_id,
+            repeat,
+            ..
+        } = self;
+        let repeat_id = repeat.as_ref().and_then(|repeat| repeat.job_id.as_ref());
+        let single = [unique_key, debounce_id, parent_id, group_id];
+        let single = single.into_iter().flatten().chain(repeat_id);
+        let texts = self.tags.iter().chain(single);
+        texts.map(|text| framed(text.len())).sum()
+    }
+}
+
 impl Default for JobOptions {
     fn default() -> Self {
         Self {

@@ -7,8 +7,13 @@ use std::sync::Arc;
 use super::flow::Annotate;
 use super::id::JobId;
 use super::id_map::{IdList, IdMap};
-use super::job::{JobLinks, JobOptions, Parent, Payload};
+use super::job::{JobLinks, JobOptions, NewLinks, Parent, Payload, framed};
+use super::outcome::Refusal;
 use super::store::{Job, JobKey};
+
+/// Bytes of the ids in `dependsOn` and `childrenIds` of one job. A child stands in both, and once more in the data of
+/// a parent that took it in later; all that must fit the frame that delivers the parent.
+pub const TIES_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
 /// What the engine knows of dependencies beside the jobs themselves.
 #[derive(Debug, Default)]
@@ -142,6 +147,20 @@ impl Links {
         self.parked || !self.unmet.is_empty()
     }
 
+    /// Bytes that its ties take in a frame.
+    pub(super) fn bytes(&self) -> usize {
+        let parent = self
+            .parent
+            .as_ref()
+            .map_or(0, |parent| framed(parent.id.text_len()));
+        parent + self.listed_bytes()
+    }
+
+    /// Those of the ids in its lists, which [`TIES_BYTES_MAX`] bounds.
+    pub(super) const fn listed_bytes(&self) -> usize {
+        self.depends_on.bytes() + self.children.bytes()
+    }
+
     pub(super) fn view(&self) -> JobLinks {
         JobLinks {
             parent: self.parent.clone(),
@@ -151,7 +170,37 @@ impl Links {
     }
 }
 
+impl NewLinks {
+    /// Bytes of the ids in its lists.
+    pub(super) fn listed_bytes(&self) -> usize {
+        let listed = self.depends_on.iter().chain(&self.children);
+        listed.map(|id| framed(id.text_len())).sum()
+    }
+}
+
+/// Bytes that a child of an id of that length adds to the lists of its parent.
+pub(super) const fn child_bytes(id_len: usize) -> usize {
+    2 * framed(id_len)
+}
+
+/// Whether the lists of a job may take that many bytes.
+///
+/// # Errors
+/// [`Refusal::TiesTooLarge`].
+pub(super) const fn check_listed(bytes: usize) -> Result<(), Refusal> {
+    if bytes > TIES_BYTES_MAX {
+        let max = TIES_BYTES_MAX;
+        return Err(Refusal::TiesTooLarge { max });
+    }
+    Ok(())
+}
+
 impl Job {
+    /// Bytes of the ids in its lists of ties.
+    pub(super) fn listed_bytes(&self) -> usize {
+        self.links.as_ref().map_or(0, |links| links.listed_bytes())
+    }
+
     /// Whether it waits for others.
     pub(super) fn is_blocked(&self) -> bool {
         self.links.as_ref().is_some_and(|links| links.is_blocking())

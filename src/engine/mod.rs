@@ -84,7 +84,7 @@ pub use job::{
 };
 pub use lease::LOST_IN_A_ROW_MAX;
 pub use limit::{QueueLimits, RateLimit};
-pub use link::ChildFailure;
+pub use link::{ChildFailure, TIES_BYTES_MAX};
 pub use notice::{NOTICE_PERIOD, NoticeBounds};
 pub use outcome::{
     AddOutcome, Added, BatchRefusal, Bucket, Caller, Change, CleanState, ConnectionId, Counts,

@@ -198,6 +198,11 @@ pub enum Refusal {
         /// How many there may be.
         max: usize,
     },
+    /// A job would be tied to others by too many bytes of ids.
+    TiesTooLarge {
+        /// How many there may be.
+        max: usize,
+    },
     /// The group has as many queued jobs as the one that was to be added allows.
     GroupFull {
         /// The group.
@@ -256,6 +261,10 @@ impl fmt::Display for Refusal {
             Self::GroupFull { group, max } => {
                 write!(f, "Group {group} has reached its maximum size of {max}")
             }
+            Self::TiesTooLarge { max } => write!(
+                f,
+                "The ids in dependsOn and childrenIds of one job may take at most {max} bytes"
+            ),
             Self::TooMany { what, max } => write!(f, "Too many {what} (max {max})"),
         }
     }

@@ -13,7 +13,7 @@ use super::dead_letter::{DeadLetter, Trail};
 use super::id::{JobId, LockToken};
 use super::job::{
     AttemptRecord, Failure, FailureReason, JobOptions, JobView, NewJob, Payload, State,
-    TimelineEntry,
+    TimelineEntry, framed,
 };
 use super::link::Links;
 use super::name::NameKey;
@@ -155,11 +155,16 @@ impl Job {
         self.life.as_ref().and_then(|life| life.run.as_ref())
     }
 
-    /// Bytes of its data and of the texts kept with it.
+    /// Bytes that it takes in a frame, but for a few hundred that every job takes.
     pub(super) fn bytes(&self) -> usize {
+        // An id that a client chose is shown twice.
+        let ids = self.id.text_len() * 2;
         let data = self.data.as_ref().map_or(0, |data| data.bytes().len());
+        let options = self.options.as_ref().map_or(0, |options| options.bytes());
+        let links = self.links.as_ref().map_or(0, |links| links.bytes());
+        let given = ids + data + options + links;
         let Some(life) = self.life.as_ref() else {
-            return data;
+            return given;
         };
         let errors = life
             .timeline
@@ -167,7 +172,7 @@ impl Job {
             .filter_map(|entry| entry.error.as_ref());
         let stack = life.stacktrace.iter().flatten();
         let texts = errors.chain(stack).chain(&life.progress_message);
-        data + texts.map(|text| text.len()).sum::<usize>()
+        given + texts.map(|text| framed(text.len())).sum::<usize>()
     }
 
     /// The group it belongs to.

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Engine;
-use super::id::JobId;
+use super::id::{JobId, UUID_TEXT_LEN};
 use super::job::{NewJob, Parent};
+use super::link::{check_listed, child_bytes};
 use super::outcome::{BatchRefusal, Refusal};
 use super::store::fails_at_once;
 
@@ -43,6 +44,7 @@ impl Engine {
         if !jobs.iter().any(|job| job.links.is_some() || replaces(job)) {
             return Ok(());
         }
+        check_lists(jobs)?;
         let prospects = self.foresee(queue, jobs);
         self.check_dependencies_exist(jobs)?;
         self.check_parents(queue, jobs, &prospects)?;
@@ -125,7 +127,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A parent stands in the store or comes before its child.
+    /// A parent stands in the store or comes before its child, and has room for it.
     fn check_parents(
         &self,
         queue: &Arc<str>,
@@ -134,6 +136,8 @@ impl Engine {
     ) -> Result<(), BatchRefusal> {
         let mut before: HashSet<&JobId> = HashSet::new();
         let mut gone: HashSet<&JobId> = HashSet::new();
+        // Bytes in the lists of parents by now.
+        let mut listed: HashMap<&JobId, usize> = HashMap::new();
         for (job, prospect) in jobs.iter().zip(prospects) {
             if let Some(parent) = parent(job) {
                 let checked = if job.custom_id.as_ref() == Some(&parent.id) {
@@ -145,6 +149,17 @@ impl Engine {
                 } else {
                     self.check_parent(parent)
                 };
+                let checked = checked.and_then(|()| {
+                    if !prospect.admitted {
+                        return Ok(());
+                    }
+                    let bytes = listed
+                        .entry(&parent.id)
+                        .or_insert_with(|| self.listed_bytes(&parent.id));
+                    let own = job.custom_id.as_ref();
+                    *bytes += child_bytes(own.map_or(UUID_TEXT_LEN, JobId::text_len));
+                    check_listed(*bytes)
+                });
                 checked.map_err(|refusal| BatchRefusal {
                     index: None,
                     refusal,
@@ -154,11 +169,22 @@ impl Engine {
                 before.remove(replaced);
                 gone.insert(replaced);
             }
-            if prospect.admitted {
-                before.extend(&job.custom_id);
+            if prospect.admitted
+                && let Some(id) = &job.custom_id
+            {
+                before.insert(id);
+                listed.insert(
+                    id,
+                    job.links.as_ref().map_or(0, |links| links.listed_bytes()),
+                );
             }
         }
         Ok(())
+    }
+
+    fn listed_bytes(&self, id: &JobId) -> usize {
+        let key = self.store.find(id);
+        key.map_or(0, |key| self.store.job(key).listed_bytes())
     }
 
     fn check_for_cycles(
@@ -209,6 +235,19 @@ impl Engine {
             None => Ok(()),
         }
     }
+}
+
+/// No job brings along more ties than fit.
+fn check_lists(jobs: &[NewJob]) -> Result<(), BatchRefusal> {
+    for (index, job) in jobs.iter().enumerate() {
+        if let Some(links) = &job.links {
+            check_listed(links.listed_bytes()).map_err(|refusal| BatchRefusal {
+                index: Some(index),
+                refusal,
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// The parent's queue is the one that was said.

@@ -251,6 +251,7 @@ const fn argument(error: &ArgumentError) -> &'static str {
         | ArgumentError::NotSafeInteger(field)
         | ArgumentError::NotList(field)
         | ArgumentError::TooMany { field, .. }
+        | ArgumentError::TooManyBytes { field, .. }
         | ArgumentError::LengthMismatch { field, .. }
         | ArgumentError::NotTimestamp(field) => field,
         ArgumentError::CustomIdUnicode => "jobId",

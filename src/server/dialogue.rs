@@ -9,12 +9,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::broker::{BACKLOG_MAX, Broker, EventFilter, PublishedEvent, Submitted, Subscription};
 use crate::command::bounds::FRAME_MAX;
-use crate::command::{Command, MoveToWait, Reply};
-use crate::engine::{ConnectionId, Delivery, Millis, Overview, TokenGiven};
+use crate::command::{Command, Fail, MoveToWait, Reply};
+use crate::engine::{ConnectionId, Delivery, FailReport, Millis, Overview, TokenGiven};
 use crate::metrics::{self, Process};
 use crate::wire::frame::{self, Front};
 use crate::wire::reply::{Memory, Surroundings};
-use crate::wire::{Action, Decoder, Envelope, ReqId, SessionAction, event, reply};
+use crate::wire::{Action, Decoder, Envelope, ReqId, SessionAction, Shape, event, reply};
 
 use super::ServerOptions;
 use super::auth::Tokens;
@@ -267,19 +267,36 @@ impl<'d> Dialogue<'d> {
         }
     }
 
-    /// Jobs that the client will never see must not wait for their locks to run out.
+    /// Jobs that the client will never see must not wait for their locks to run out. One that no reply can carry must not
+    /// stand in the way of others either: nobody could ever take it.
     fn return_undeliverable(&mut self, deliveries: Vec<Delivery>) {
         let Some(attachment) = &self.attachment else {
             return;
         };
         for delivery in deliveries {
-            let back = MoveToWait {
-                id: delivery.job.id,
-                token: delivery.token.map_or(TokenGiven::None, TokenGiven::Token),
+            let id = delivery.job.id.clone();
+            let token = delivery.token.map_or(TokenGiven::None, TokenGiven::Token);
+            let back: Command = if self.fits_alone(delivery) {
+                MoveToWait { id, token }.into()
+            } else {
+                let report = FailReport {
+                    error: Some(
+                        format!("Job too large to deliver: exceeds maximum {FRAME_MAX}").into(),
+                    ),
+                    unrecoverable: true,
+                    ..FailReport::default()
+                };
+                Fail { id, token, report }.into()
             };
             // Refused only when the delivery has ended meanwhile, which is all that is wanted.
-            drop(attachment.broker.submit_one(None, back.into()));
+            drop(attachment.broker.submit_one(None, back));
         }
+    }
+
+    fn fits_alone(&self, delivery: Delivery) -> bool {
+        let shape = Shape::PullMany { owned: true };
+        let answer = Ok(Reply::Pulled(vec![delivery]));
+        reply::answer(&mut Vec::new(), &ReqId::NONE, &shape, &answer, self.door)
     }
 
     /// Takes over an answer that was waited for, with all others that are there by now.

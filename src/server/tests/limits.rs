@@ -190,22 +190,26 @@ async fn a_client_full_of_waits_is_seen_leaving() {
     );
 }
 
-#[tokio::test]
-async fn jobs_that_no_reply_can_carry_go_back() {
-    // Two of these do not fit into a frame; no job may be that large, but many together can.
-    let broker = Fake::new(|broker, caller, command| {
+/// Its jobs have data of that many bytes, whatever was added.
+fn giving<const BYTES: usize>() -> Arc<Fake> {
+    Fake::new(|broker, caller, command| {
         let Command::Pull(_) = command else {
             return None;
         };
         let mut submitted = broker.submit_one(caller, command.clone());
         if let Submitted::Done(Ok(Reply::Pulled(deliveries))) = &mut submitted {
             for delivery in deliveries {
-                delivery.job.data = Some(Payload::new(&vec![0xc0; 40_000_000]));
+                delivery.job.data = Some(Payload::new(&vec![0xc0; BYTES]));
             }
         }
         Some(submitted)
-    });
-    let server = Server::on(broker, ServerOptions::default());
+    })
+}
+
+#[tokio::test]
+async fn jobs_that_no_reply_can_carry_together_go_back() {
+    // Two of these do not fit into a frame.
+    let server = Server::on(giving::<40_000_000>(), ServerOptions::default());
     let mut client = server.connect();
     let jobs = json!([{"customId": "a"}, {"customId": "b"}]);
     client
@@ -221,4 +225,24 @@ async fn jobs_that_no_reply_can_carry_go_back() {
         let state = client.ask(json!({"cmd": "GetState", "id": id})).await;
         assert_eq!(state["state"], "waiting");
     }
+}
+
+/// The bounds of jobs allow none; one that exists all the same must not keep those behind it.
+#[tokio::test]
+async fn a_job_that_no_reply_can_carry_fails() {
+    let server = Server::on(giving::<70_000_000>(), ServerOptions::default());
+    let mut client = server.connect();
+    client
+        .ask(json!({"cmd": "PUSH", "queue": "q", "jobId": "a"}))
+        .await;
+    let pull = json!({"cmd": "PULL", "queue": "q", "owner": "w", "reqId": "1"});
+    let text = "Reply too large: exceeds maximum 67108864";
+    assert_eq!(
+        client.ask(pull).await,
+        json!({"ok": false, "error": text, "reqId": "1"})
+    );
+    let state = client.ask(json!({"cmd": "GetJob", "id": "a"})).await;
+    assert_eq!(state["job"]["state"], "failed");
+    let text = "Job too large to deliver: exceeds maximum 67108864";
+    assert_eq!(state["job"]["failedReason"], text);
 }
