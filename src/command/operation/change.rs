@@ -1,8 +1,7 @@
 //! Changes to one job.
 
 use super::{Execute, Outcome};
-use crate::command::QueueName;
-use crate::command::flow;
+use crate::command::{ArgumentError, QueueName, bounds, flow};
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, JobId, JobLinks, Payload, TokenGiven, Turn};
 
@@ -45,6 +44,10 @@ pub struct UpdateData {
 
 impl Execute for UpdateData {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
+        let bytes = self.data.as_ref().map_or(0, |data| data.bytes().len());
+        if bytes > bounds::UPDATE_MAX {
+            return Err(ArgumentError::UpdateTooLarge.into());
+        }
         // A job of a flow keeps the ties that its data names.
         let links = engine.links(turn, &self.id).filter(JobLinks::is_flow);
         let data = match (links, engine.is_live(&self.id)) {

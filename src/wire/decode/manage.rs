@@ -25,11 +25,7 @@ pub(super) fn discard(fields: &Fields<'_>) -> Decoded {
 
 pub(super) fn update(fields: &Fields<'_>) -> Decoded {
     let id = fields.id("id")?;
-    let data = fields.raw("data");
-    if data.is_some_and(|data| data.len() > bounds::UPDATE_MAX) {
-        return Err(ArgumentError::UpdateTooLarge.into());
-    }
-    let data = data.map(Payload::new);
+    let data = fields.raw("data").map(Payload::new);
     ask(UpdateData { id, data }, Shape::Change(ChangeOf::Update))
 }
 

@@ -1,8 +1,9 @@
 //! No job outgrows the frame that delivers it, whatever it is made of: one that did would stand first in its queue for
 //! ever.
 
-use bunqueue_mcp::command::{Add, AddMany, UpdateParent};
-use bunqueue_mcp::engine::{JobId, NewJob, NewLinks, PULL_BYTES_MAX, Parent, TIES_BYTES_MAX};
+use bunqueue_mcp::command::bounds::UPDATE_MAX;
+use bunqueue_mcp::command::{Add, AddMany, UpdateData, UpdateParent};
+use bunqueue_mcp::engine::{Change, JobId, NewJob, NewLinks, PULL_BYTES_MAX, Parent, Payload, TIES_BYTES_MAX};
 
 use crate::world::{World, id, job, named, queue, with};
 
@@ -162,4 +163,17 @@ fn a_parent_takes_in_children_until_its_ties_are_full() {
     assert_eq!(world.refusal(link), text);
     world.push("q", child_of("p", job()));
     world.check();
+}
+
+#[test]
+fn an_update_is_bounded_whichever_door_it_comes_by() {
+    let mut world = World::new();
+    let id = world.push("q", job());
+    let update = |bytes| UpdateData {
+        id: id.clone(),
+        data: Some(Payload::new(&vec![0; bytes])),
+    };
+    let refused = world.refusal(update(UPDATE_MAX + 1));
+    assert_eq!(refused, "Job data too large (max 32MB)");
+    assert_eq!(world.ask(update(UPDATE_MAX)), Change::Applied);
 }
