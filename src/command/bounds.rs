@@ -29,6 +29,8 @@ pub const JOB_DATA_MAX: usize = 10_485_760;
 pub const JOB_DATA_BYTES_MAX: usize = 48 * 1_024 * 1_024;
 /// Characters (UTF-16 units) of an id or a key that a client chooses for a job.
 pub const JOB_ID_MAX: usize = 1_024;
+/// Characters (UTF-16 units) of the id, the name and the host of a worker.
+pub const WORKER_TEXT_MAX: usize = 1_024;
 /// Bytes of all tags of a job, or of all queue names of a worker.
 pub const LABEL_BYTES_MAX: usize = 1_024 * 1_024;
 /// Attempts when the client gives none.

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
 use crate::engine::{
-    CRONS_MAX, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX, WORKERS_MAX,
+    CRONS_MAX, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX, WORKER_BYTES_MAX,
+    WORKERS_MAX,
 };
 use crate::mcp::{Registry, Rule, ToolError};
 
@@ -220,6 +221,10 @@ fn causes() -> Vec<CommandError> {
         Refusal::TooMany {
             what: "workers",
             max: WORKERS_MAX,
+        },
+        Refusal::TooMany {
+            what: "bytes of registered workers",
+            max: WORKER_BYTES_MAX,
         },
     ];
     let hosts = Forbidden::ALL.map(ArgumentError::WebhookHost);

@@ -6,7 +6,7 @@ use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
     DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
     NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIES_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX,
-    WEBHOOKS_MAX, WORKERS_MAX,
+    WEBHOOKS_MAX, WORKER_BYTES_MAX, WORKERS_MAX,
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
@@ -89,12 +89,17 @@ fn names_and_values() -> Vec<Row> {
             "characters (UTF-16)",
         ),
         (
-            "all tags of a job together, up to",
+            "id, name and host of a worker, up to",
+            count(bounds::WORKER_TEXT_MAX),
+            "characters (UTF-16)",
+        ),
+        (
+            "all tags of a job together, all queue names of a worker together, up to",
             count(bounds::LABEL_BYTES_MAX),
             "bytes",
         ),
         (
-            "all ids in `dependsOn` and `childrenIds` of a job, later children included, up to",
+            "ids of the jobs that a job depends on and of its children, up to",
             count(TIES_BYTES_MAX),
             "bytes",
         ),
@@ -340,6 +345,11 @@ fn retention() -> Vec<Row> {
             "lines",
         ),
         ("registered workers, up to", count(WORKERS_MAX), "workers"),
+        (
+            "ids, names, hosts and queue names of all registered workers, up to",
+            count(WORKER_BYTES_MAX),
+            "bytes",
+        ),
         (
             "silence after which a registered worker is stale",
             config.worker_timeout.into(),

@@ -457,6 +457,16 @@ impl Engine {
             .map(|(place, worker)| (&worker.view.id, *place));
         let known = workers.by_id.iter().map(|(id, place)| (id, *place));
         same::<BTreeMap<_, _>>("ids of workers", &by_id.collect(), &known.collect())?;
+        let bytes = workers.list.values().map(|worker| worker.bytes()).sum();
+        same("bytes of workers", &workers.bytes, &bytes)?;
+        let mut owned: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
+        for (place, worker) in &workers.list {
+            if let Some(connection) = worker.connection {
+                owned.entry(connection).or_default().insert(*place);
+            }
+        }
+        let known = workers.by_connection.clone().into_iter().collect();
+        same("workers of connections", &owned, &known)?;
         match workers.check_at {
             Some(at) => armed.needs(at, Timer::Workers),
             None => ensure(workers.list.is_empty(), || {

@@ -103,7 +103,7 @@ pub use webhook::{
     CALLS_DUE_MAX, NewWebhook, WEBHOOKS_MAX, WebhookCall, WebhookEvent, WebhookSecret,
     WebhookStats, WebhookTarget, WebhookView,
 };
-pub use worker::{FORGET_AFTER_TIMEOUTS, WORKERS_MAX};
+pub use worker::{FORGET_AFTER_TIMEOUTS, WORKER_BYTES_MAX, WORKERS_MAX};
 
 use cron::Crons;
 use deadline::{Deadlines, Timer};

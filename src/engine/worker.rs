@@ -1,10 +1,11 @@
 //! The registry of workers (engine contract, section 19): what workers say of themselves. It decides nothing about
 //! deliveries; those are proven by tokens and connections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::deadline::Timer;
+use super::job::framed;
 use super::outcome::{
     ConnectionId, Refusal, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
 };
@@ -14,12 +15,18 @@ use super::{Engine, Millis, Turn};
 pub const FORGET_AFTER_TIMEOUTS: Millis = 3;
 /// Workers registered at one time.
 pub const WORKERS_MAX: usize = 10_000;
+/// Bytes that their ids, names, hosts and queue names take together; a listing of all must fit a frame.
+pub const WORKER_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     /// In order of registration.
     pub(super) list: BTreeMap<u64, Worker>,
     pub(super) by_id: HashMap<Arc<str>, u64>,
+    /// The places of those that registered over a connection.
+    pub(super) by_connection: HashMap<ConnectionId, BTreeSet<u64>>,
+    /// Bytes of what they say of themselves.
+    pub(super) bytes: usize,
     next: u64,
     /// Figures of workers that are gone.
     gone_processed: f64,
@@ -30,7 +37,7 @@ pub(super) struct Workers {
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) view: WorkerView,
-    connection: Option<ConnectionId>,
+    pub(super) connection: Option<ConnectionId>,
 }
 
 impl Workers {
@@ -46,16 +53,47 @@ impl Workers {
     }
 
     fn remove(&mut self, id: &str) -> bool {
-        let Some(worker) = self
-            .by_id
-            .remove(id)
-            .and_then(|place| self.list.remove(&place))
-        else {
+        let Some(place) = self.by_id.remove(id) else {
             return false;
         };
+        let Some(worker) = self.list.remove(&place) else {
+            return false;
+        };
+        self.bytes -= worker.bytes();
+        self.untie(worker.connection, place);
         count_in(&mut self.gone_processed, worker.view.processed_jobs);
         count_in(&mut self.gone_failed, worker.view.failed_jobs);
         true
+    }
+
+    /// A worker is no longer that of a connection.
+    fn untie(&mut self, connection: Option<ConnectionId>, place: u64) {
+        if let Some(connection) = connection
+            && let Some(places) = self.by_connection.get_mut(&connection)
+        {
+            places.remove(&place);
+            if places.is_empty() {
+                self.by_connection.remove(&connection);
+            }
+        }
+    }
+
+    /// A worker speaks over this connection from now on.
+    fn tie(&mut self, id: &str, connection: Option<ConnectionId>) {
+        let Some(place) = self.by_id.get(id).copied() else {
+            return;
+        };
+        let Some(worker) = self.list.get_mut(&place) else {
+            return;
+        };
+        let before = std::mem::replace(&mut worker.connection, connection);
+        self.untie(before, place);
+        if let Some(connection) = connection {
+            self.by_connection
+                .entry(connection)
+                .or_default()
+                .insert(place);
+        }
     }
 
     fn remove_where(&mut self, gone: impl Fn(&Worker) -> bool) {
@@ -71,6 +109,21 @@ impl Workers {
     }
 }
 
+impl Worker {
+    /// Bytes of what it says of itself.
+    pub(super) fn bytes(&self) -> usize {
+        let WorkerView {
+            id, name, hostname, ..
+        } = &self.view;
+        text_bytes([id, name, hostname].into_iter().chain(&self.view.queues))
+    }
+}
+
+/// Bytes of texts in a frame.
+fn text_bytes<'a>(texts: impl Iterator<Item = &'a Arc<str>>) -> usize {
+    texts.map(|text| framed(text.len())).sum()
+}
+
 /// Adds a figure to a total. Workers report what they like, but a total is always a number.
 fn count_in(total: &mut f64, figure: f64) {
     *total = (*total + figure).clamp(f64::MIN, f64::MAX);
@@ -80,7 +133,8 @@ impl Engine {
     /// Registers a worker, or updates the one with that id (its name stays).
     ///
     /// # Errors
-    /// [`Refusal::TooMany`] when there are [`WORKERS_MAX`] others.
+    /// [`Refusal::TooMany`] when there are [`WORKERS_MAX`] others, or with it they would take more than
+    /// [`WORKER_BYTES_MAX`].
     pub fn register_worker(
         &mut self,
         turn: &mut Turn<'_>,
@@ -91,6 +145,18 @@ impl Engine {
         let known = |id: &Arc<str>| self.workers.by_id.contains_key(id);
         if self.workers.list.len() >= WORKERS_MAX && !worker.id.as_ref().is_some_and(known) {
             let (what, max) = ("workers", WORKERS_MAX);
+            return Err(Refusal::TooMany { what, max });
+        }
+        let texts = worker
+            .id
+            .iter()
+            .chain([&worker.name])
+            .chain(&worker.hostname);
+        let bytes = text_bytes(texts.chain(&worker.queues));
+        let before = worker.id.as_ref().and_then(|id| self.workers.find(id));
+        let before = before.map_or(0, |known| known.bytes());
+        if self.workers.bytes - before + bytes > WORKER_BYTES_MAX {
+            let (what, max) = ("bytes of registered workers", WORKER_BYTES_MAX);
             return Err(Refusal::TooMany { what, max });
         }
         let id = worker
@@ -122,9 +188,10 @@ impl Engine {
                 },
             );
         }
+        self.workers.tie(&id, turn.caller);
+        self.workers.bytes -= before;
         let view = match self.workers.find(&id) {
             Some(known) => {
-                known.connection = turn.caller;
                 let view = &mut known.view;
                 (view.queues, view.last_seen) = (worker.queues, now);
                 view.concurrency = worker.concurrency.unwrap_or(view.concurrency);
@@ -132,7 +199,9 @@ impl Engine {
                 if let Some(hostname) = worker.hostname {
                     view.hostname = hostname;
                 }
-                view.clone()
+                let (view, bytes) = (view.clone(), known.bytes());
+                self.workers.bytes += bytes;
+                view
             }
             None => unreachable!("the worker was just registered"),
         };
@@ -170,8 +239,13 @@ impl Engine {
 
     /// The connection is gone, and with it the workers that registered over it.
     pub(super) fn forget_workers_of(&mut self, connection: ConnectionId) {
-        self.workers
-            .remove_where(|worker| worker.connection == Some(connection));
+        let places = self.workers.by_connection.remove(&connection);
+        for place in places.unwrap_or_default() {
+            let worker = self.workers.list.get(&place);
+            if let Some(id) = worker.map(|worker| Arc::clone(&worker.view.id)) {
+                self.workers.remove(&id);
+            }
+        }
         self.disarm_worker_check();
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{Execute, Outcome};
-use crate::command::QueueName;
+use crate::command::draft::labels;
+use crate::command::{ArgumentError, QueueName, bounds};
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, Turn, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView};
 
@@ -16,8 +17,22 @@ pub struct RegisterWorker {
 
 impl Execute for RegisterWorker {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
+        check(&self.worker)?;
         Ok(Done(Box::new(engine.register_worker(turn, self.worker)?)))
     }
+}
+
+/// Whatever a worker says of itself is kept, and shown to everybody.
+fn check(worker: &WorkerRegistration) -> Result<(), ArgumentError> {
+    for (field, text) in [
+        ("workerId", worker.id.as_ref()),
+        ("name", Some(&worker.name)),
+        ("hostname", worker.hostname.as_ref()),
+    ] {
+        let text = text.map_or("", |text| text);
+        bounds::at_most(field, text, bounds::WORKER_TEXT_MAX)?;
+    }
+    labels("queues", &worker.queues)
 }
 
 /// A worker's sign of life.

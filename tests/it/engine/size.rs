@@ -3,7 +3,9 @@
 
 use bunqueue_mcp::command::bounds::UPDATE_MAX;
 use bunqueue_mcp::command::{Add, AddMany, UpdateData, UpdateParent};
-use bunqueue_mcp::engine::{Change, JobId, NewJob, NewLinks, PULL_BYTES_MAX, Parent, Payload, TIES_BYTES_MAX};
+use bunqueue_mcp::engine::{
+    Change, JobId, NewJob, NewLinks, PULL_BYTES_MAX, Parent, Payload, TIES_BYTES_MAX,
+};
 
 use crate::world::{World, id, job, named, queue, with};
 

@@ -6,7 +6,8 @@ use bunqueue_mcp::command::{
     ListQueueWorkers, ListWorkers, RegisterWorker, UnregisterWorker, WorkerHeartbeat, Workers,
 };
 use bunqueue_mcp::engine::{
-    Config, Millis, WORKERS_MAX, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
+    Config, Millis, WORKER_BYTES_MAX, WORKERS_MAX, WorkerFigures, WorkerRegistration, WorkerStats,
+    WorkerView,
 };
 
 use crate::world::{World, queue};
@@ -309,4 +310,87 @@ fn a_timeout_beyond_all_time_forgets_nobody() {
     register(&mut world, named(Some("w"), &["q"]));
     world.sleep(1_000_000_000);
     assert!(world.ask(ListWorkers).list[0].active);
+}
+
+#[test]
+fn what_a_worker_says_of_itself_is_bounded() {
+    let mut world = World::new();
+    let long: Arc<str> = "é".repeat(1_025).into();
+    let fits: Arc<str> = "é".repeat(1_024).into();
+    let fault = |world: &mut World, worker| world.refusal(RegisterWorker { worker });
+    let worker = || named(Some("w"), &["q"]);
+    let text = |field: &str| format!("{field} must be at most 1024 characters");
+    let (id, name, hostname) = (Some(Arc::clone(&long)), Arc::clone(&long), Some(long));
+    assert_eq!(
+        fault(&mut world, WorkerRegistration { id, ..worker() }),
+        text("workerId")
+    );
+    assert_eq!(
+        fault(&mut world, WorkerRegistration { name, ..worker() }),
+        text("name")
+    );
+    let host = WorkerRegistration {
+        hostname,
+        ..worker()
+    };
+    assert_eq!(fault(&mut world, host), text("hostname"));
+    let many = named(None, &["q"; 10_001]);
+    assert_eq!(
+        fault(&mut world, many),
+        "queues must have at most 10000 entries"
+    );
+    let wide = WorkerRegistration {
+        queues: vec![Arc::clone(&fits); 513],
+        ..worker()
+    };
+    assert_eq!(
+        fault(&mut world, wide),
+        "queues must take at most 1048576 bytes"
+    );
+    let (id, name, hostname) = (Some(Arc::clone(&fits)), Arc::clone(&fits), Some(fits));
+    register(
+        &mut world,
+        WorkerRegistration {
+            id,
+            name,
+            hostname,
+            ..worker()
+        },
+    );
+    world.check();
+}
+
+#[test]
+fn the_registry_of_workers_has_a_bound_in_bytes() {
+    let mut world = World::new();
+    let wide = |number: usize| WorkerRegistration {
+        queues: vec!["x".repeat(1_048_576).into()],
+        ..named(Some(&number.to_string()), &[])
+    };
+    for number in 0..31 {
+        register(&mut world, wide(number));
+    }
+    let text = format!("Too many bytes of registered workers (max {WORKER_BYTES_MAX})");
+    assert_eq!(world.refusal(RegisterWorker { worker: wide(31) }), text);
+    // One that is known takes its own place, and one that goes makes room.
+    register(&mut world, wide(5));
+    world.check();
+    assert!(unregister(&mut world, "5"));
+    register(&mut world, wide(31));
+    world.check();
+}
+
+#[test]
+fn a_worker_belongs_to_the_connection_that_registered_it_last() {
+    let mut world = World::new();
+    for (connection, id) in [(1, "a"), (1, "b"), (2, "c")] {
+        register(world.as_connection(connection), named(Some(id), &["q"]));
+    }
+    register(world.as_connection(2), named(Some("a"), &["q"]));
+    world.close(1);
+    assert_eq!(ids(&world.ask(ListWorkers)), ["a", "c"]);
+    world.check();
+    world.close(2);
+    assert_eq!(ids(&world.ask(ListWorkers)), [""; 0]);
+    world.check();
 }
