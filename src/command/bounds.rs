@@ -99,7 +99,8 @@ pub const WEBHOOK_SECRET_MAX: usize = 1_024;
 /// The name of a queue.
 ///
 /// Commands that bring a job in or take one out check it ([`QueueName::new`]); the others accept any text,
-/// since a queue with an impossible name is simply empty ([`QueueName::lenient`]).
+/// since a queue with an impossible name is simply empty ([`QueueName::lenient`]). What is kept under a name bounds its
+/// length ([`QueueName::to_keep`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueName(Arc<str>);
 
@@ -126,6 +127,15 @@ impl QueueName {
     /// Any text as the name of a queue that may not exist.
     pub fn lenient(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// The text, for a command that leaves something behind under it: any, of at most 256 characters.
+    ///
+    /// # Errors
+    /// [`ArgumentError::QueueTooLong`].
+    pub fn to_keep(&self) -> Result<Arc<str>, ArgumentError> {
+        at_most("queue", &self.0, QUEUE_NAME_MAX).map_err(|_| ArgumentError::QueueTooLong)?;
+        Ok(self.shared())
     }
 
     /// The text.

@@ -240,6 +240,7 @@ const fn refusal_code(refusal: &Refusal) -> ErrorCode {
         | Refusal::ChildOfAnother { .. }
         | Refusal::GroupFull { .. }
         | Refusal::TiesTooLarge { .. }
+        | Refusal::SettingsFull { .. }
         | Refusal::TooMany { .. }
         | Refusal::FlowJobExists(_) => ErrorCode::Conflict,
     }
@@ -266,6 +267,9 @@ const fn refusal_hint(refusal: &Refusal) -> &'static str {
             "Order the jobs so that none waits for itself."
         }
         Refusal::TooMany { .. } => "Remove one that is no longer needed first.",
+        Refusal::SettingsFull { .. } => {
+            "Resume what need not be paused, lift limits that are not needed, or obliterate queues that nobody uses."
+        }
         Refusal::TiesTooLarge { .. } => {
             "Spread the jobs over several parents, or give them shorter ids."
         }
@@ -337,6 +341,10 @@ mod tests {
                 max: 1,
             }),
             CommandError::Refused(Refusal::TiesTooLarge { max: 1 }),
+            CommandError::Refused(Refusal::SettingsFull {
+                what: "queues",
+                max: 1,
+            }),
             CommandError::Refused(Refusal::GroupFull {
                 group: "g".into(),
                 max: 1,

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
 use crate::engine::{
-    CRONS_MAX, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX, WORKER_BYTES_MAX,
-    WORKERS_MAX,
+    CRONS_MAX, Config, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX,
+    WORKER_BYTES_MAX, WORKERS_MAX,
 };
 use crate::mcp::{Registry, Rule, ToolError};
 
@@ -206,6 +206,14 @@ fn causes() -> Vec<CommandError> {
         Refusal::GroupFull {
             group: "<group>".into(),
             max: BOUND as u64,
+        },
+        Refusal::SettingsFull {
+            what: "queues",
+            max: Config::default().settings_max,
+        },
+        Refusal::SettingsFull {
+            what: "groups",
+            max: Config::default().settings_max,
         },
         Refusal::TiesTooLarge {
             max: TIES_BYTES_MAX,

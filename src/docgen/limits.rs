@@ -370,6 +370,16 @@ fn retention() -> Vec<Row> {
             count(DISCARDED_TOKENS_MAX),
             "tokens, the newest",
         ),
+        (
+            "queues that are paused, limited or configured, up to",
+            count(config.settings_max),
+            "queues",
+        ),
+        (
+            "groups that are paused, throttled or limited, all queues together, up to",
+            count(config.settings_max),
+            "groups",
+        ),
         ("name of an empty queue", config.queue_idle.into(), "ms"),
         (
             "queues whose totals are kept when nothing else is left of them",

@@ -538,13 +538,15 @@ impl Group {
         Some((load, self.turn?))
     }
 
+    /// Whether anything is set for it that keeps it without jobs.
+    pub(super) fn has_settings(&self) -> bool {
+        self.paused
+            || self.throttled_until.is_some()
+            || self.concurrency.is_some()
+            || self.rate.is_some()
+    }
+
     fn is_unused(&self) -> bool {
-        self.queued() == 0
-            && self.active == 0
-            && !self.paused
-            && self.throttled_until.is_none()
-            && self.concurrency.is_none()
-            && self.rate.is_none()
-            && self.window.is_none()
+        self.queued() == 0 && self.active == 0 && !self.has_settings() && self.window.is_none()
     }
 }

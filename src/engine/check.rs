@@ -210,6 +210,20 @@ impl Engine {
                 }
             }
         }
+        let with_settings = self.queues.all().filter(|(_, queue)| queue.has_settings());
+        let with_settings: BTreeSet<_> = with_settings.map(|(key, _)| key).collect();
+        let known = self.queues.with_settings.iter().copied().collect();
+        same("queues with settings", &with_settings, &known)?;
+        let groups = self
+            .queues
+            .all()
+            .flat_map(|(_, queue)| queue.ready.groups.all());
+        let groups = groups.filter(|(_, group)| group.has_settings()).count();
+        same(
+            "groups with settings",
+            &groups,
+            &self.queues.groups_with_settings,
+        )?;
         let names = self.queues.all().count();
         same("names of queues", &names, &self.queues.index.len())
     }

@@ -16,6 +16,7 @@ impl Engine {
         self.tick(turn);
         let key = self.queues.open_listed(queue);
         self.queues.get_mut(key).paused = true;
+        self.queues.note_settings(key);
         self.emit_of_queue(turn, key, EventKind::Paused);
     }
 
@@ -25,6 +26,7 @@ impl Engine {
         let key = self.queues.open(queue);
         self.emit_of_queue(turn, key, EventKind::Resumed);
         self.queues.get_mut(key).paused = false;
+        self.queues.note_settings(key);
         self.note_idle(key);
         self.serve(turn, key);
     }

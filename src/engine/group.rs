@@ -173,8 +173,10 @@ impl Engine {
         if in_turn {
             let key = self.queues.open_listed(queue);
             self.queues.get_mut(key).ready.set_in_turn(true);
+            self.queues.note_settings(key);
         } else if let Some(key) = self.queues.find(queue) {
             self.queues.get_mut(key).ready.set_in_turn(false);
+            self.queues.note_settings(key);
             self.note_idle(key);
         }
     }
@@ -237,7 +239,9 @@ impl Engine {
     /// Forgets everything that is set for the groups of a queue without jobs.
     pub(super) fn drop_groups(&mut self, key: QueueKey) {
         let ready = &mut self.queues.get_mut(key).ready;
+        let mut with_settings = 0;
         for (group, state) in ready.groups.all() {
+            with_settings += usize::from(state.has_settings());
             if let Some(at) = state.throttled_until {
                 self.deadlines.remove(at, Timer::GroupThrottle(key, group));
             }
@@ -247,6 +251,7 @@ impl Engine {
             }
         }
         ready.clear();
+        self.queues.groups_with_settings -= with_settings;
     }
 
     fn find_group(&self, queue: &str, group: &str) -> Option<(QueueKey, GroupKey)> {
@@ -301,7 +306,14 @@ impl Engine {
         group: GroupKey,
         act: impl FnOnce(&mut Group) -> R,
     ) -> R {
-        let result = self.queues.get_mut(queue).ready.groups.change(group, act);
+        let groups = &mut self.queues.get_mut(queue).ready.groups;
+        let (before, result, after) = groups.change(group, |group| {
+            let before = group.has_settings();
+            let result = act(group);
+            (before, result, group.has_settings())
+        });
+        self.queues.groups_with_settings -= usize::from(before);
+        self.queues.groups_with_settings += usize::from(after);
         self.note_idle(queue);
         self.serve(turn, queue);
         result

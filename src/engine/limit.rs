@@ -188,6 +188,7 @@ impl Engine {
             since: self.next_delivery,
         };
         self.limits_mut(key).rate = Some(rate);
+        self.queues.note_settings(key);
         self.serve(turn, key);
     }
 
@@ -205,6 +206,7 @@ impl Engine {
         self.tick(turn);
         let key = self.queues.open_listed(queue);
         self.limits_mut(key).cap = Some(cap);
+        self.queues.note_settings(key);
         self.serve(turn, key);
     }
 
@@ -292,6 +294,7 @@ impl Engine {
     pub(super) fn drop_limits(&mut self, key: QueueKey) {
         self.drop_rate(key);
         self.queues.get_mut(key).limits = None;
+        self.queues.note_settings(key);
     }
 
     fn limits_mut(&mut self, key: QueueKey) -> &mut Limits {

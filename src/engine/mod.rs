@@ -161,6 +161,8 @@ pub struct Config {
     pub queue_idle: Millis,
     /// Queues whose figures are kept when nothing else is left of them, those that were forgotten last.
     pub forgotten_max: usize,
+    /// Queues that may have settings of their own (paused, limited, configured), and groups that may.
+    pub settings_max: usize,
     /// Events counted in the journal of a queue.
     pub journal_max: usize,
     /// Minutes for which the jobs of a queue that ended are counted by the minute.
@@ -190,6 +192,7 @@ impl Default for Config {
             worker_timeout: 30_000,
             queue_idle: 10_000,
             forgotten_max: 10_000,
+            settings_max: 100_000,
             journal_max: 10_000,
             metric_minutes: 20_160,
             metric_points_max: 1_000_000,

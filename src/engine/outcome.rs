@@ -198,6 +198,13 @@ pub enum Refusal {
         /// How many there may be.
         max: usize,
     },
+    /// Something is set for as many queues or groups as it may be.
+    SettingsFull {
+        /// Queues or groups.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
     /// A job would be tied to others by too many bytes of ids.
     TiesTooLarge {
         /// How many there may be.
@@ -260,6 +267,9 @@ impl fmt::Display for Refusal {
             Self::FlowJobExists(id) => write!(f, "Flow job {id} already exists"),
             Self::GroupFull { group, max } => {
                 write!(f, "Group {group} has reached its maximum size of {max}")
+            }
+            Self::SettingsFull { what, max } => {
+                write!(f, "Too many {what} with settings of their own (max {max})")
             }
             Self::TiesTooLarge { max } => write!(
                 f,

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use super::backlog::Group;
+use super::outcome::Refusal;
 use super::queue::QueueKey;
 use super::{Config, Engine, Millis, Turn};
 
@@ -117,6 +119,47 @@ impl StallConfig {
 }
 
 impl Engine {
+    /// Whether something may be set for a queue: it has settings already, or fewer than the bound have.
+    ///
+    /// # Errors
+    /// [`Refusal::SettingsFull`].
+    pub fn check_room_for_settings(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &str,
+    ) -> Result<(), Refusal> {
+        self.tick(turn);
+        let key = self.queues.find(queue);
+        let counts = key.is_some_and(|key| self.queues.with_settings.contains(&key));
+        self.check_settings("queues", counts, self.queues.with_settings.len())
+    }
+
+    /// The same for a group of a queue.
+    ///
+    /// # Errors
+    /// [`Refusal::SettingsFull`].
+    pub fn check_room_for_group_settings(
+        &mut self,
+        turn: &mut Turn<'_>,
+        queue: &str,
+        group: &str,
+    ) -> Result<(), Refusal> {
+        self.tick(turn);
+        let key = self.queues.find(queue);
+        let group = key.and_then(|key| self.queues.get(key).ready.groups.get(group));
+        let counts = group.is_some_and(Group::has_settings);
+        self.check_settings("groups", counts, self.queues.groups_with_settings)
+    }
+
+    fn check_settings(&self, what: &'static str, counts: bool, have: usize) -> Result<(), Refusal> {
+        let max = self.config.settings_max;
+        if counts || have < max {
+            Ok(())
+        } else {
+            Err(Refusal::SettingsFull { what, max })
+        }
+    }
+
     /// What becomes of the dead letters of a queue.
     pub fn get_dlq_config(&mut self, turn: &mut Turn<'_>, queue: &str) -> DlqConfig {
         self.tick(turn);
@@ -142,6 +185,7 @@ impl Engine {
         let key = self.queues.open_listed(queue);
         let own = (config != DlqConfig::default_of(&self.config)).then(|| Box::new(config));
         self.queues.get_mut(key).dlq = own;
+        self.queues.note_settings(key);
         let letters: Vec<_> = self.queues.get(key).failed.values().copied().collect();
         for letter in letters {
             self.disarm_dead_letter(letter);
@@ -176,6 +220,7 @@ impl Engine {
         let key = self.queues.open_listed(queue);
         let own = (config != StallConfig::default_of(&self.config)).then(|| Box::new(config));
         self.queues.get_mut(key).stall = own;
+        self.queues.note_settings(key);
         let active: Vec<_> = self.queues.get(key).active.iter().copied().collect();
         for job in active {
             self.rearm_delivery(job);

@@ -3,7 +3,7 @@
 //! Invariant: a job stands in exactly one of `ready`, `delayed`, `blocked`, `active`, `completed`, `failed` of its queue,
 //! the one its state says; `prioritized` counts the ready jobs with a priority above zero.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use slab::Slab;
@@ -107,23 +107,28 @@ impl Queue {
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        !self.paused
-            && self.dlq.is_none()
-            && self.stall.is_none()
+        !self.has_settings()
             && self.ready.is_empty()
             && self.delayed.is_empty()
             && self.blocked.is_empty()
             && self.active.is_empty()
             && self.completed.is_empty()
             && self.failed.is_empty()
-            && self.limits.is_none()
-            && !self.ready.is_in_turn()
             && self.ready.groups.is_empty()
     }
 
     /// Whether a pull waits for its jobs.
     pub(super) fn is_awaited(&self) -> bool {
         !self.ready.waiters().is_empty()
+    }
+
+    /// Whether anything is set for it that keeps its name without jobs; what is set for its groups aside.
+    pub(super) fn has_settings(&self) -> bool {
+        self.paused
+            || self.dlq.is_some()
+            || self.stall.is_some()
+            || self.limits.is_some()
+            || self.ready.is_in_turn()
     }
 
     /// Queued jobs per priority, highest first.
@@ -183,6 +188,10 @@ pub(super) struct Queues {
     queues: Slab<Queue>,
     pub(super) index: HashMap<Arc<str>, QueueKey>,
     next_listed: u64,
+    /// Queues that have settings of their own.
+    pub(super) with_settings: HashSet<QueueKey>,
+    /// How many groups of all queues have.
+    pub(super) groups_with_settings: usize,
     /// Queues of which only the figures are left, first forgotten first.
     forgotten: BTreeMap<u64, QueueKey>,
     next_forgotten: u64,
@@ -260,6 +269,15 @@ impl Queues {
             self.get_mut(key).listed = Some(place);
         }
         key
+    }
+
+    /// Something was set for a queue, or is not any more.
+    pub(super) fn note_settings(&mut self, key: QueueKey) {
+        if self.get(key).has_settings() {
+            self.with_settings.insert(key);
+        } else {
+            self.with_settings.remove(&key);
+        }
     }
 
     /// Known names, in order of first use.
@@ -428,6 +446,8 @@ impl Engine {
         queue.dlq = None;
         queue.stall = None;
         queue.figures = QueueFigures::default();
+        self.queues.note_settings(key);
+        let queue = self.queues.get_mut(key);
         if let Some(at) = queue.idle_check_at.take() {
             self.deadlines.remove(at, Timer::Queue(key));
         }

@@ -1,6 +1,6 @@
 //! Groups of jobs.
 
-use super::{Execute, Outcome};
+use super::{Execute, Outcome, to_set, to_set_group};
 use crate::command::{GroupId, QueueName};
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, Millis, RateLimit, Turn};
@@ -63,8 +63,8 @@ pub struct SetGroupRateLimit {
 
 impl Execute for SetGroupRateLimit {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let (queue, group) = (&self.queue.shared(), &self.group.shared());
-        engine.set_group_rate(turn, queue, group, self.limit);
+        let (queue, group) = to_set_group(engine, turn, &self.queue, &self.group)?;
+        engine.set_group_rate(turn, &queue, &group, self.limit);
         Ok(Done(()))
     }
 }
@@ -134,8 +134,8 @@ pub struct SetGroupConcurrency {
 
 impl Execute for SetGroupConcurrency {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let (queue, group) = (&self.queue.shared(), &self.group.shared());
-        engine.set_group_concurrency(turn, queue, group, self.limit);
+        let (queue, group) = to_set_group(engine, turn, &self.queue, &self.group)?;
+        engine.set_group_concurrency(turn, &queue, &group, self.limit);
         Ok(Done(()))
     }
 }
@@ -185,8 +185,8 @@ pub struct PauseGroup {
 
 impl Execute for PauseGroup {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let (queue, group) = (&self.queue.shared(), &self.group.shared());
-        let changed = engine.pause_group(turn, queue, group);
+        let (queue, group) = to_set_group(engine, turn, &self.queue, &self.group)?;
+        let changed = engine.pause_group(turn, &queue, &group);
         Ok(Done(changed))
     }
 }
@@ -236,8 +236,8 @@ pub struct ThrottleGroup {
 
 impl Execute for ThrottleGroup {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let (queue, group) = (&self.queue.shared(), &self.group.shared());
-        engine.throttle_group(turn, queue, group, self.duration);
+        let (queue, group) = to_set_group(engine, turn, &self.queue, &self.group)?;
+        engine.throttle_group(turn, &queue, &group, self.duration);
         Ok(Done(()))
     }
 }
@@ -254,7 +254,12 @@ pub struct SetUngroupedInTurn {
 
 impl Execute for SetUngroupedInTurn {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        engine.set_ungrouped_in_turn(turn, &self.queue.shared(), self.in_turn);
+        let queue = if self.in_turn {
+            to_set(engine, turn, &self.queue)?
+        } else {
+            self.queue.shared()
+        };
+        engine.set_ungrouped_in_turn(turn, &queue, self.in_turn);
         Ok(Done(()))
     }
 }

@@ -1,6 +1,6 @@
 //! Limits of a whole queue.
 
-use super::{Execute, Outcome};
+use super::{Execute, Outcome, to_set};
 use crate::command::QueueName;
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, Millis, RateLimit, Turn};
@@ -18,7 +18,8 @@ pub struct SetRateLimit {
 
 impl Execute for SetRateLimit {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        engine.set_rate_limit(turn, &self.queue.shared(), self.limit, self.ttl);
+        let queue = to_set(engine, turn, &self.queue)?;
+        engine.set_rate_limit(turn, &queue, self.limit, self.ttl);
         Ok(Done(()))
     }
 }
@@ -48,7 +49,8 @@ pub struct SetConcurrency {
 
 impl Execute for SetConcurrency {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        engine.set_concurrency(turn, &self.queue.shared(), self.limit);
+        let queue = to_set(engine, turn, &self.queue)?;
+        engine.set_concurrency(turn, &queue, self.limit);
         Ok(Done(()))
     }
 }

@@ -64,6 +64,7 @@ pub use worker::{
 
 use super::CommandError;
 use super::flow::AddFlow;
+use crate::command::{GroupId, QueueName};
 use crate::engine::{
     Added, Change, ChildFailure, Counts, Cron, Delivery, DlqConfig, DlqEntry, DlqStats, Engine,
     FlowNode, JobDetail, JobId, JobView, Latency, LogLine, MemoryStats, Millis, Overview, Payload,
@@ -246,6 +247,29 @@ operations! {
     GetCron => CronFound(Option<Box<Cron>>),
     ListCrons => Crons(Vec<Cron>),
     DeleteCron => Flag(bool),
+}
+
+/// The name of a queue for which something is to be set, if there is room for it.
+fn to_set(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    queue: &QueueName,
+) -> Result<Arc<str>, CommandError> {
+    let name = queue.to_keep()?;
+    engine.check_room_for_settings(turn, &name)?;
+    Ok(name)
+}
+
+/// The names of a queue and of a group in it for which something is to be set, if there is room for it.
+fn to_set_group(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    queue: &QueueName,
+    group: &GroupId,
+) -> Result<(Arc<str>, Arc<str>), CommandError> {
+    let (queue, group) = (queue.to_keep()?, group.shared());
+    engine.check_room_for_group_settings(turn, &queue, &group)?;
+    Ok((queue, group))
 }
 
 /// What a broker answers.

@@ -1,6 +1,6 @@
 //! Settings of a queue that outlive its jobs. Setting answers with everything that holds afterwards.
 
-use super::{Execute, Outcome};
+use super::{Execute, Outcome, to_set};
 use crate::command::QueueName;
 use crate::engine::Progressing::Done;
 use crate::engine::{DlqConfigUpdate, Engine, StallConfigUpdate, Turn};
@@ -29,7 +29,8 @@ pub struct SetDlqConfig {
 
 impl Execute for SetDlqConfig {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let config = engine.set_dlq_config(turn, &self.queue.shared(), &self.update);
+        let queue = to_set(engine, turn, &self.queue)?;
+        let config = engine.set_dlq_config(turn, &queue, &self.update);
         Ok(Done(config))
     }
 }
@@ -58,7 +59,8 @@ pub struct SetStallConfig {
 
 impl Execute for SetStallConfig {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        let config = engine.set_stall_config(turn, &self.queue.shared(), &self.update);
+        let queue = to_set(engine, turn, &self.queue)?;
+        let config = engine.set_stall_config(turn, &queue, &self.update);
         Ok(Done(config))
     }
 }

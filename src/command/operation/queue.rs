@@ -1,6 +1,6 @@
 //! Whole queues.
 
-use super::{Execute, Outcome};
+use super::{Execute, Outcome, to_set};
 use crate::command::QueueName;
 use crate::engine::Progressing::Done;
 use crate::engine::{CleanState, Engine, JobId, Turn};
@@ -24,7 +24,8 @@ pub struct Pause {
 
 impl Execute for Pause {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        engine.pause(turn, &self.queue.shared());
+        let queue = to_set(engine, turn, &self.queue)?;
+        engine.pause(turn, &queue);
         Ok(Done(()))
     }
 }
@@ -38,7 +39,7 @@ pub struct Resume {
 
 impl Execute for Resume {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        engine.resume(turn, &self.queue.shared());
+        engine.resume(turn, &self.queue.to_keep()?);
         Ok(Done(()))
     }
 }

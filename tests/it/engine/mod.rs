@@ -25,6 +25,7 @@ mod repeat;
 mod rerun;
 pub mod schedule;
 mod seam;
+mod settings;
 mod size;
 mod transition;
 mod webhook;
