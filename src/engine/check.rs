@@ -17,6 +17,7 @@ use super::queue::Queue;
 use super::retention::Recency;
 use super::store::{Job, JobKey};
 use super::waiters::Stand;
+use super::worker::Worker;
 use super::{Engine, Millis};
 
 type Check = Result<(), String>;
@@ -471,7 +472,7 @@ impl Engine {
             .map(|(place, worker)| (&worker.view.id, *place));
         let known = workers.by_id.iter().map(|(id, place)| (id, *place));
         same::<BTreeMap<_, _>>("ids of workers", &by_id.collect(), &known.collect())?;
-        let bytes = workers.list.values().map(|worker| worker.bytes()).sum();
+        let bytes = workers.list.values().map(Worker::bytes).sum();
         same("bytes of workers", &workers.bytes, &bytes)?;
         let mut owned: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
         for (place, worker) in &workers.list {
