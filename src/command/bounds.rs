@@ -26,13 +26,13 @@ pub const JOB_NAME_DEFAULT: &str = "default";
 /// Characters (UTF-16 units) of the JSON form of job data.
 pub const JOB_DATA_MAX: usize = 10_485_760;
 /// Bytes of job data. Only entries without a value, which have no JSON text, can reach it: numbers take at most 45 MiB.
-pub const JOB_DATA_BYTES_MAX: usize = 48 * 1_024 * 1_024;
+pub const JOB_DATA_BYTES_MAX: usize = 47 * 1_024 * 1_024;
 /// Characters (UTF-16 units) of an id or a key that a client chooses for a job.
 pub const JOB_ID_MAX: usize = 1_024;
 /// Characters (UTF-16 units) of the id, the name and the host of a worker.
 pub const WORKER_TEXT_MAX: usize = 1_024;
-/// Bytes of all tags of a job, or of all queue names of a worker.
-pub const LABEL_BYTES_MAX: usize = 1_024 * 1_024;
+/// Bytes of all tags of a job, or of all queue names of a worker: ten thousand of 256 characters without accents.
+pub const LABEL_BYTES_MAX: usize = LABELS_MAX * 256;
 /// Attempts when the client gives none.
 pub const ATTEMPTS_DEFAULT: u32 = 3;
 /// Attempts at most; more is stored as this.

@@ -511,8 +511,8 @@ mod tests {
             ("tags must have at most 10000 entries", |d| {
                 d.tags = vec!["t"; 10_001];
             }),
-            ("tags must take at most 1048576 bytes", |d| {
-                d.tags = vec![LONG.as_str(); 512];
+            ("tags must take at most 2560000 bytes", |d| {
+                d.tags = vec![LONG.as_str(); 1_250];
             }),
             ("custom ID must be at most 1024 characters", |d| {
                 d.custom_id = Some(LONG.as_str());

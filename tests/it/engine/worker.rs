@@ -340,12 +340,12 @@ fn what_a_worker_says_of_itself_is_bounded() {
         "queues must have at most 10000 entries"
     );
     let wide = WorkerRegistration {
-        queues: vec![Arc::clone(&fits); 513],
+        queues: vec![Arc::clone(&fits); 1_260],
         ..worker()
     };
     assert_eq!(
         fault(&mut world, wide),
-        "queues must take at most 1048576 bytes"
+        "queues must take at most 2560000 bytes"
     );
     let (id, name, hostname) = (Some(Arc::clone(&fits)), Arc::clone(&fits), Some(fits));
     register(

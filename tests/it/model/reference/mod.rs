@@ -414,11 +414,16 @@ impl Reference {
     fn use_result(&mut self, at: usize) {
         self.next_use += 1;
         self.jobs[at].result_used = self.next_use;
-        let kept = self.jobs.iter_mut().filter(|job| job.result.is_some());
-        let mut kept: Vec<_> = kept.collect();
+        let places = 0..self.jobs.len();
+        let kept: Vec<_> = places
+            .filter(|at| self.jobs[*at].result.is_some())
+            .collect();
         if kept.len() > self.config.results_max {
-            kept.sort_by_key(|job| job.result_used);
-            kept[0].result = None;
+            let goes = kept.into_iter().min_by_key(|at| {
+                let job = &self.jobs[*at];
+                (self.is_needed(&job.view.id), job.result_used)
+            });
+            self.jobs[goes.unwrap()].result = None;
         }
     }
 
