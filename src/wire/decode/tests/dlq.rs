@@ -71,7 +71,7 @@ fn a_retry_says_what_it_means() {
     };
     assert_eq!(
         retried(json!({"count": 2})),
-        DlqSelection::Matching(two.clone())
+        DlqSelection::Matching(two)
     );
     let filtered = json!({"jobId": "j", "filter": {"limit": 2}});
     assert_eq!(retried(filtered), DlqSelection::Matching(two));
