@@ -69,10 +69,7 @@ fn a_retry_says_what_it_means() {
         limit: Some(2),
         ..DlqFilter::default()
     };
-    assert_eq!(
-        retried(json!({"count": 2})),
-        DlqSelection::Matching(two)
-    );
+    assert_eq!(retried(json!({"count": 2})), DlqSelection::Matching(two));
     let filtered = json!({"jobId": "j", "filter": {"limit": 2}});
     assert_eq!(retried(filtered), DlqSelection::Matching(two));
     assert_eq!(

@@ -13,8 +13,14 @@ pub(super) struct Rate {
     limit: RateLimit,
     set_at: Millis,
     ends_at: Option<Millis>,
-    /// When, and the number of the delivery.
-    paid: Vec<(Millis, u64)>,
+    /// When, the number of the delivery, and whether that was paid or given back.
+    paid: Vec<(Millis, u64, Payment)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Payment {
+    Taken,
+    Returned,
 }
 
 impl Rate {
@@ -30,8 +36,12 @@ impl Rate {
     /// What is in the bucket after the last delivery, and when that was.
     fn after_last(&self) -> (i128, Millis) {
         let (mut level, mut at) = (self.capacity(), self.set_at);
-        for (paid_at, _) in &self.paid {
-            level = self.refilled(level, paid_at - at) - self.token();
+        for (paid_at, _, payment) in &self.paid {
+            level = self.refilled(level, paid_at - at);
+            level = match payment {
+                Payment::Taken => level - self.token(),
+                Payment::Returned => (level + self.token()).min(self.capacity()),
+            };
             at = *paid_at;
         }
         (level, at)
@@ -84,13 +94,16 @@ impl Reference {
     pub(super) fn pay(&mut self, queue: &str, serial: u64) {
         let instant = self.instant;
         if let Some(rate) = self.queue_mut(queue).and_then(|queue| queue.rate.as_mut()) {
-            rate.paid.push((instant, serial));
+            rate.paid.push((instant, serial, Payment::Taken));
         }
     }
 
     pub(super) fn unpay(&mut self, queue: &str, serial: u64) {
-        if let Some(rate) = self.queue_mut(queue).and_then(|queue| queue.rate.as_mut()) {
-            rate.paid.retain(|(_, paid)| *paid != serial);
+        let instant = self.instant;
+        if let Some(rate) = self.queue_mut(queue).and_then(|queue| queue.rate.as_mut())
+            && rate.paid.iter().any(|(_, paid, _)| *paid == serial)
+        {
+            rate.paid.push((instant, serial, Payment::Returned));
         }
     }
 
