@@ -82,6 +82,26 @@ pub struct JobDraft<'a> {
     pub ignore_dependency_on_failure: bool,
 }
 
+/// A job that is checked but for its group.
+pub(super) struct Groupless {
+    job: NewJob,
+    options: JobOptions,
+}
+
+impl Groupless {
+    /// The job in its group, if it has one.
+    pub(super) fn in_group(self, group: Option<GroupId>) -> NewJob {
+        let options = JobOptions {
+            group_id: group.map(|group| group.shared()),
+            ..self.options
+        };
+        NewJob {
+            options: (options != JobOptions::default()).then(|| Arc::new(options)),
+            ..self.job
+        }
+    }
+}
+
 impl JobDraft<'_> {
     /// Checks the data of the draft alone; doors whose protocol checks data before anything else call it first.
     ///
@@ -97,11 +117,19 @@ impl JobDraft<'_> {
     /// The first fault, in the order of the protocol: data size, group, options, name.
     pub fn check(&self) -> Result<NewJob, ArgumentError> {
         self.check_data()?;
+        let group = GroupId::new(self.group_id)?;
+        Ok(self.check_options()?.in_group(group))
+    }
+
+    /// Checks everything but the size of the data and the group, which a flow looks at elsewhere in its order.
+    ///
+    /// # Errors
+    /// The first fault: options, name.
+    pub(super) fn check_options(&self) -> Result<Groupless, ArgumentError> {
         self.check_texts()?;
-        let group_id = GroupId::new(self.group_id)?;
-        let priority = match group_id {
-            Some(_) => group_priority(self.priority)?,
-            None => self.priority.finite("priority")?.unwrap_or(0.0),
+        let priority = match self.group_id {
+            Text::Absent => self.priority.finite("priority")?.unwrap_or(0.0),
+            _ => group_priority(self.priority)?,
         };
         let delay = self.delay.finite("delay")?.map_or(0, whole_millis);
         let timeout = self
@@ -144,11 +172,11 @@ impl JobDraft<'_> {
             stack_trace_limit: stack_trace_limit.unwrap_or(10.0),
             keep_logs,
             size_limit,
-            group_id: group_id.map(|group| group.shared()),
+            group_id: None,
             repeat,
             ..self.texts_and_flags(dedup_ttl)
         };
-        Ok(NewJob {
+        let job = NewJob {
             name,
             data: self.data.map(Payload::new),
             custom_id: self
@@ -164,9 +192,10 @@ impl JobDraft<'_> {
             remove_on_fail: self.remove_on_fail,
             durable: self.durable,
             group_max,
-            options: (options != JobOptions::default()).then(|| Arc::new(options)),
+            options: None,
             links: self.links(),
-        })
+        };
+        Ok(Groupless { job, options })
     }
 
     /// Together with the data these texts must fit the frame that delivers the job.

@@ -42,6 +42,7 @@ fn weight(command: &Command) -> usize {
         | Command::GetDlq(_)
         | Command::GetDlqStats(_)
         | Command::GetChildrenValues(_)
+        | Command::GetChildFailures(_)
         | Command::GetOverview(_)
         | Command::ListQueueSummaries(_)
         | Command::GetQueueDetail(_)

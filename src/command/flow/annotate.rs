@@ -32,7 +32,7 @@ pub fn annotate(links: &JobLinks, data: Option<&Payload>) -> Option<Payload> {
 }
 
 /// A list of ids as MessagePack.
-pub(super) fn list(ids: &[JobId]) -> Vec<u8> {
+fn list(ids: &[JobId]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes);
     writer.array(ids.len());

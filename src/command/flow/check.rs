@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::annotate::{CHILDREN_IDS, PARENT_ID, PARENT_QUEUE, list};
+use super::annotate::{CHILDREN_IDS, PARENT_ID, PARENT_QUEUE};
 use super::{AddFlow, FlowEntry, FlowFault};
 use crate::command::draft::JobDraft;
-use crate::command::{CommandError, QueueName, bounds, payload};
+use crate::command::payload::{self, Reader, Value};
+use crate::command::{ArgumentError, CommandError, GroupId, QueueName, bounds};
 use crate::engine::{JobId, NewJob, find_cycle};
 
-/// A planned job as a client sent it.
+/// A planned job as a client sent it; what did not have its type is missing, and named among the misfits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowJobDraft<'a> {
     /// The planned id.
@@ -25,6 +26,33 @@ pub struct FlowJobDraft<'a> {
     pub parent: Option<&'a str>,
     /// An option that does not go with a flow: `repeat`, `deduplication` or `debounce`.
     pub unsupported: Option<&'static str>,
+    /// What did not have its type; flags in the order of the protocol.
+    pub misfits: Vec<Misfit<'a>>,
+}
+
+/// A part of a planned job that was sent as something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit<'a> {
+    /// The job itself is no map.
+    Job,
+    /// Its id is no text.
+    Id,
+    /// Its queue is no text, but this value, if any.
+    Queue(Option<&'a [u8]>),
+    /// What describes it is no map.
+    Input,
+    /// Its custom id is no text.
+    CustomId,
+    /// What names its parent is no text.
+    Parent,
+    /// What it waits for is no list of texts.
+    DependsOn,
+    /// Its children are no list of texts.
+    Children,
+    /// This option is neither true nor false.
+    Flag(&'static str),
+    /// Its tags are no list of texts.
+    Tags,
 }
 
 /// The flow, if it may be admitted.
@@ -39,17 +67,19 @@ pub fn check_flow(drafts: &[FlowJobDraft<'_>]) -> Result<AddFlow, CommandError> 
     let mut bytes = 0;
     let mut jobs = Vec::with_capacity(drafts.len());
     for (place, draft) in drafts.iter().enumerate() {
-        check_id(draft.id)?;
+        if draft.misfits.contains(&Misfit::Job) {
+            return Err(FlowFault::NotObject(place).into());
+        }
+        check_id(draft)?;
         if places.insert(draft.id, place).is_some() {
             return Err(FlowFault::DuplicateId(draft.id.to_owned()).into());
         }
         jobs.push(check_job(draft, &mut bytes)?);
     }
+    drafts.iter().try_for_each(check_distinct)?;
     let owners = owners(drafts);
     for (draft, entry) in drafts.iter().zip(&mut jobs) {
         tie(draft, drafts, &places, &owners, entry)?;
-    }
-    for draft in drafts {
         check_metadata(draft, drafts, &places)?;
     }
     let edges: Vec<Vec<usize>> = jobs.iter().map(|job| job.depends_on.clone()).collect();
@@ -62,22 +92,25 @@ pub fn check_flow(drafts: &[FlowJobDraft<'_>]) -> Result<AddFlow, CommandError> 
     })
 }
 
-fn check_id(id: &str) -> Result<(), FlowFault> {
-    if id.is_empty() || id.encode_utf16().count() > bounds::FLOW_ID_MAX {
+fn check_id(draft: &FlowJobDraft<'_>) -> Result<(), FlowFault> {
+    if draft.misfits.contains(&Misfit::Id) {
+        Err(FlowFault::IdNotText)
+    } else if !is_id(draft.id) {
         Err(FlowFault::IdInvalid)
-    } else if id.contains(':') {
+    } else if draft.id.contains(':') {
         Err(FlowFault::IdColon)
     } else {
         Ok(())
     }
 }
 
+fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.encode_utf16().count() <= bounds::FLOW_ID_MAX
+}
+
 fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, CommandError> {
-    let queue =
-        QueueName::new(draft.queue).map_err(|_| FlowFault::Queue(draft.queue.to_owned()))?;
-    if draft.job.custom_id.is_some_and(|custom| custom != draft.id) {
-        return Err(FlowFault::CustomId(draft.id.to_owned()).into());
-    }
+    let queue = queue(draft)?;
+    check_names(draft)?;
     if let Some(name) = draft.job.name {
         bounds::job_name(name)?;
     }
@@ -87,7 +120,9 @@ fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, C
     }
     draft.job.check_data()?;
     add_bytes(bytes, data)?;
-    let job = check_options(&draft.job, draft.parent.is_some(), draft.unsupported)?;
+    let (has_parent, misfits) = (draft.parent.is_some(), &draft.misfits);
+    let job = check_options(&draft.job, has_parent, draft.unsupported, misfits)
+        .map_err(under_its_own_name)?;
     Ok(FlowEntry {
         id: Some(JobId::from_text(draft.id)),
         queue,
@@ -96,6 +131,53 @@ fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, C
         children: Vec::new(),
         parent: None,
     })
+}
+
+fn queue(draft: &FlowJobDraft<'_>) -> Result<QueueName, FlowFault> {
+    let misfit = draft.misfits.iter().find_map(|misfit| match misfit {
+        Misfit::Queue(value) => Some(value.map_or("undefined".into(), payload::to_json)),
+        _ => None,
+    });
+    let fault = |name: &str| FlowFault::Queue(bounds::cut(name.into()).as_ref().to_owned());
+    match misfit {
+        Some(shown) => Err(fault(&shown)),
+        None => QueueName::new(draft.queue).map_err(|_| fault(draft.queue)),
+    }
+}
+
+/// What names the job and others, before the job itself.
+fn check_names(draft: &FlowJobDraft<'_>) -> Result<(), FlowFault> {
+    let misfit = |part| draft.misfits.contains(&part);
+    let own = || draft.id.to_owned();
+    if misfit(Misfit::Input) {
+        return Err(FlowFault::Input(own()));
+    }
+    if misfit(Misfit::CustomId) || draft.job.custom_id.is_some_and(|custom| custom != draft.id) {
+        return Err(FlowFault::CustomId(own()));
+    }
+    if misfit(Misfit::Parent) || draft.parent.is_some_and(|parent| !is_id(parent)) {
+        return Err(FlowFault::Parent(own()));
+    }
+    let lists = [
+        ("dependsOn", Misfit::DependsOn, &draft.depends_on),
+        ("childrenIds", Misfit::Children, &draft.children),
+    ];
+    for (field, part, ids) in lists {
+        if misfit(part) || !ids.iter().all(|id| is_id(id)) {
+            return Err(FlowFault::NotIds(field));
+        }
+    }
+    Ok(())
+}
+
+/// The protocol calls this option otherwise when it stands in a flow.
+fn under_its_own_name(error: CommandError) -> CommandError {
+    match error {
+        CommandError::Argument(ArgumentError::NotNumber("maxAttempts")) => {
+            ArgumentError::NotNumber("attempts").into()
+        }
+        other => other,
+    }
 }
 
 /// Counts the data of a flow against its bound.
@@ -108,11 +190,12 @@ pub(super) fn add_bytes(total: &mut usize, data: &[u8]) -> Result<(), FlowFault>
     }
 }
 
-/// What a job of a flow may not have, then what every job is checked for, then its policies.
+/// What a job of a flow may not have, then what every job is checked for, then its tags and policies.
 pub(super) fn check_options(
     job: &JobDraft<'_>,
     has_parent: bool,
     unsupported: Option<&'static str>,
+    misfits: &[Misfit<'_>],
 ) -> Result<NewJob, CommandError> {
     if let Some(option) = unsupported {
         return Err(FlowFault::Unsupported(option).into());
@@ -123,9 +206,15 @@ pub(super) fn check_options(
     if job.debounce_id.is_some() {
         return Err(FlowFault::Unsupported("debounce").into());
     }
-    let checked = job.check()?;
+    let checked = job.check_options()?;
+    for misfit in misfits {
+        if let Misfit::Flag(option) = misfit {
+            return Err(FlowFault::NotBoolean(option).into());
+        }
+    }
+    let checked = checked.in_group(GroupId::new(job.group_id)?);
     let too_long = |tag: &&str| tag.encode_utf16().count() > bounds::FLOW_TAG_MAX;
-    if job.tags.iter().any(too_long) {
+    if misfits.contains(&Misfit::Tags) || job.tags.iter().any(too_long) {
         return Err(FlowFault::Tags.into());
     }
     let policies = [
@@ -139,6 +228,21 @@ pub(super) fn check_options(
         1 if has_parent => Ok(checked),
         1 => Err(FlowFault::PolicyWithoutParent.into()),
         _ => Err(FlowFault::SeveralPolicies.into()),
+    }
+}
+
+/// No job is named twice by the same one.
+fn check_distinct(draft: &FlowJobDraft<'_>) -> Result<(), FlowFault> {
+    let distinct = |ids: &[&str]| {
+        let mut seen = HashSet::with_capacity(ids.len());
+        ids.iter().all(|id| seen.insert(*id))
+    };
+    if !distinct(&draft.depends_on) {
+        Err(FlowFault::DuplicateDependency(draft.id.to_owned()))
+    } else if !distinct(&draft.children) {
+        Err(FlowFault::DuplicateChild(draft.id.to_owned()))
+    } else {
+        Ok(())
     }
 }
 
@@ -159,14 +263,7 @@ fn tie(
     entry: &mut FlowEntry,
 ) -> Result<(), FlowFault> {
     let own = || draft.id.to_owned();
-    let mut awaited = HashSet::with_capacity(draft.depends_on.len());
-    if !draft.depends_on.iter().all(|id| awaited.insert(*id)) {
-        return Err(FlowFault::DuplicateDependency(own()));
-    }
-    let mut children = HashSet::with_capacity(draft.children.len());
-    if !draft.children.iter().all(|id| children.insert(*id)) {
-        return Err(FlowFault::DuplicateChild(own()));
-    }
+    let awaited: HashSet<&str> = draft.depends_on.iter().copied().collect();
     for id in &draft.depends_on {
         match places.get(id) {
             None => return Err(FlowFault::DependencyNotFound((*id).to_owned())),
@@ -224,17 +321,18 @@ fn check_metadata(
             });
         }
     }
-    if !draft.children.is_empty() {
-        let ids: Vec<_> = draft
-            .children
-            .iter()
-            .map(|id| JobId::from_text(id))
-            .collect();
-        if payload::raw_entry(data, CHILDREN_IDS) != Some(list(&ids).as_slice()) {
-            return Err(FlowFault::ParentMetadata(draft.id.to_owned()));
-        }
+    let listed = payload::raw_entry(data, CHILDREN_IDS);
+    if !draft.children.is_empty() && !listed.is_some_and(|listed| lists(listed, &draft.children)) {
+        return Err(FlowFault::ParentMetadata(draft.id.to_owned()));
     }
     Ok(())
+}
+
+/// Whether a value is the list of these texts, however it is encoded.
+fn lists(value: &[u8], texts: &[&str]) -> bool {
+    let mut reader = Reader::new(value);
+    matches!(reader.read(), Ok(Value::Array(items)) if items as usize == texts.len())
+        && texts.iter().all(|text| reader.read_text() == Ok(text))
 }
 
 impl From<FlowFault> for CommandError {

@@ -7,6 +7,9 @@ use crate::command::bounds;
 /// Why a flow is refused; nothing of it was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlowFault {
+    /// No list of jobs.
+    #[error("flow jobs must be an array")]
+    NotArray,
     /// More jobs than [`bounds::FLOW_JOBS_MAX`].
     #[error("flow exceeds the {} job limit", bounds::FLOW_JOBS_MAX)]
     TooManyJobs,
@@ -16,12 +19,18 @@ pub enum FlowFault {
     /// More data than [`bounds::FLOW_DATA_MAX`].
     #[error("flow data is too large (max 64MB per atomic batch)")]
     DataTooLarge,
+    /// A job is no map; its place, from 0.
+    #[error("flow jobs[{0}] must be an object")]
+    NotObject(usize),
     /// Data of a job is no map.
     #[error("flow job data must be an object")]
     DataNotObject,
     /// Data of a job has a key that belongs to the queue.
     #[error("flow job data key is reserved: {0}")]
     ReservedKey(String),
+    /// A planned id is no text.
+    #[error("flow job id must be a string")]
+    IdNotText,
     /// A planned id is empty, too long or no text.
     #[error("flow job id is invalid or is not well-formed Unicode")]
     IdInvalid,
@@ -37,12 +46,24 @@ pub enum FlowFault {
     /// Not the name of a queue.
     #[error("invalid flow queue: {0}")]
     Queue(String),
+    /// What describes the job is no map.
+    #[error("flow job input is invalid: {0}")]
+    Input(String),
     /// The custom id is another one than the planned id.
     #[error("custom id does not match planned id: {0}")]
     CustomId(String),
+    /// What names the parent of a job is no id.
+    #[error("flow parent id is invalid: {0}")]
+    Parent(String),
+    /// What names other jobs is no list of ids.
+    #[error("{0} must be an array of valid string job ids")]
+    NotIds(&'static str),
     /// The option does not go with a flow.
     #[error("{0} is not supported inside an atomic flow")]
     Unsupported(&'static str),
+    /// The option is neither true nor false.
+    #[error("{0} must be a boolean")]
+    NotBoolean(&'static str),
     /// A tag is no text or too long.
     #[error(
         "tags must be an array of strings of at most {} characters",
@@ -112,6 +133,8 @@ impl FlowFault {
     /// What to do next, in at most 160 characters.
     pub const fn hint(&self) -> &'static str {
         match self {
+            Self::NotArray => "Pass a list of jobs.",
+            Self::NotObject(_) => "Describe each job by an object with id, queue and input.",
             Self::TooManyJobs | Self::TooDeep | Self::DataTooLarge => {
                 "Split the flow into smaller ones."
             }
@@ -119,13 +142,18 @@ impl FlowFault {
             Self::ReservedKey(_) => {
                 "Use another key; those that begin with two underscores belong to the queue."
             }
-            Self::IdInvalid | Self::IdColon | Self::JobId => {
+            Self::IdNotText | Self::IdInvalid | Self::IdColon | Self::JobId => {
                 "Choose an id of 1 to 1024 characters without a colon, or leave it out."
             }
             Self::DuplicateId(_) => "Give each job of a flow an id of its own.",
             Self::Queue(_) => {
                 "A queue name has 1 to 256 characters out of letters, digits, underscore, hyphen, dot and colon."
             }
+            Self::Input(_) => "Pass an object with the data of the job and its options.",
+            Self::Parent(_) | Self::NotIds(_) => {
+                "Name jobs by their ids: texts of 1 to 1024 characters."
+            }
+            Self::NotBoolean(_) => "Pass true or false.",
             Self::CustomId(_) => "Leave the custom id out, or repeat the planned id.",
             Self::Unsupported(_) => "Leave the option out, or add the job by itself.",
             Self::Tags => "Pass a list of short texts.",
@@ -155,18 +183,25 @@ impl FlowFault {
         let id = || "<id>".to_owned();
         let (child, parent) = ("<child>".to_owned(), "<parent>".to_owned());
         vec![
+            Self::NotArray,
             Self::TooManyJobs,
             Self::TooDeep,
             Self::DataTooLarge,
+            Self::NotObject(0),
             Self::DataNotObject,
             Self::ReservedKey("<key>".to_owned()),
+            Self::IdNotText,
             Self::IdInvalid,
             Self::IdColon,
             Self::JobId,
             Self::DuplicateId(id()),
             Self::Queue("<name>".to_owned()),
+            Self::Input(id()),
             Self::CustomId(id()),
+            Self::Parent(id()),
+            Self::NotIds("<list>"),
             Self::Unsupported("<option>"),
+            Self::NotBoolean("<option>"),
             Self::Tags,
             Self::SeveralPolicies,
             Self::PolicyWithoutParent,

@@ -12,7 +12,7 @@ mod plan;
 mod tests;
 
 pub use annotate::{annotate, update};
-pub use check::{FlowJobDraft, check_flow};
+pub use check::{FlowJobDraft, Misfit, check_flow};
 pub use fault::FlowFault;
 pub use plan::{FlowNodeDraft, Plan};
 

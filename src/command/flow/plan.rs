@@ -156,7 +156,10 @@ impl Plan {
         let data = draft.data.unwrap_or_default();
         check_user_data(data)?;
         add_bytes(&mut self.bytes, data)?;
-        let job = check_options(&draft, parent.is_some(), node.unsupported)
+        let job = draft
+            .check_data()
+            .map_err(CommandError::from)
+            .and_then(|()| check_options(&draft, parent.is_some(), node.unsupported, &[]))
             .map_err(|error| error.in_node(path))?;
         let place = self.jobs.len();
         self.jobs.push(FlowEntry {

@@ -3,9 +3,9 @@
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::command::CommandError;
 use crate::command::draft::JobDraft;
 use crate::command::given::Number;
+use crate::command::{CommandError, bounds};
 use crate::engine::{JobLinks, Parent, Payload};
 
 fn bytes(value: &Json) -> Vec<u8> {
@@ -57,7 +57,7 @@ fn draft(job: &Job) -> FlowJobDraft<'_> {
         depends_on: job.depends_on.clone(),
         children: job.children.clone(),
         parent: job.parent,
-        unsupported: None,
+        ..FlowJobDraft::default()
     }
 }
 
@@ -239,6 +239,35 @@ fn data_of_a_whole_flow_has_a_bound() {
         check(&jobs).unwrap_err(),
         "flow data is too large (max 64MB per atomic batch)"
     );
+}
+
+#[test]
+fn data_is_measured_after_its_form_and_before_options() {
+    let data = |units: usize| bytes(&json!({"x": "x".repeat(units - 8)}));
+    let (fits, above) = (data(bounds::JOB_DATA_MAX), data(bounds::JOB_DATA_MAX + 1));
+    let of = |id, data| FlowJobDraft {
+        id,
+        queue: "q",
+        job: JobDraft {
+            data: Some(data),
+            ..JobDraft::default()
+        },
+        unsupported: Some("repeat"),
+        ..FlowJobDraft::default()
+    };
+    let fault = |drafts: &[FlowJobDraft<'_>]| check_flow(drafts).unwrap_err().to_string();
+    let unsupported = "repeat is not supported inside an atomic flow";
+    assert_eq!(fault(&[of("a", &fits)]), unsupported);
+    let too_large = "Job data too large (max 10MB)";
+    assert_eq!(fault(&[of("a", &above)]), too_large);
+    let mut drafts = ["a", "b", "c", "d", "e", "f", "g"].map(|id| of(id, &fits));
+    for draft in &mut drafts[..6] {
+        draft.unsupported = None;
+    }
+    let sum = "flow data is too large (max 64MB per atomic batch)";
+    assert_eq!(fault(&drafts), sum);
+    drafts[6].job.data = Some(&above);
+    assert_eq!(fault(&drafts), too_large);
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl Decoder {
     /// The others, each family by itself.
     fn by_family(&mut self, name: &[u8], fields: &Fields<'_>) -> Option<Decoded> {
         group::by_name(self, name, fields)
-            .or_else(|| flow::by_name(self, name, fields))
+            .or_else(|| flow::by_name(name, fields))
             .or_else(|| dlq::by_name(name, fields))
             .or_else(|| limit::by_name(name, fields))
             .or_else(|| cron::by_name(self, name, fields))

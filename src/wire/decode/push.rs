@@ -27,6 +27,16 @@ pub(super) enum Named<'a> {
     },
 }
 
+impl Named<'_> {
+    /// Name and data, where they are.
+    pub(super) fn parts(&self) -> (Option<&str>, Option<&[u8]>) {
+        match self {
+            Self::Apart { name, data } => (*name, *data),
+            Self::InData { name, data } => (Some(name), data.as_deref()),
+        }
+    }
+}
+
 /// Reads the name of a job from its field, or else from its data (tcp protocol section 6.2).
 pub(super) fn named<'a>(fields: &Fields<'a>, field: &str) -> Named<'a> {
     let data = fields.raw("data");
@@ -84,16 +94,9 @@ pub(super) fn push_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
 }
 
 fn job(fields: &Fields<'_>, form: Form) -> Result<NewJob, ArgumentError> {
-    // Only an edited map lives here; untouched data stays where it came.
-    let without_name;
+    let named = named(fields, "name");
     let mut draft = JobDraft::default();
-    match named(fields, "name") {
-        Named::Apart { name, data } => (draft.name, draft.data) = (name, data),
-        Named::InData { name, data } => {
-            without_name = data;
-            (draft.name, draft.data) = (Some(name), without_name.as_deref());
-        }
-    }
+    (draft.name, draft.data) = named.parts();
     let checked = check(fields, form, &mut draft);
     match (checked, form, draft.name) {
         // An entry of a batch looks at its name before anything else, a single push after it.
@@ -132,18 +135,7 @@ fn options<'a>(
     draft: &mut JobDraft<'a>,
 ) -> Result<(), ArgumentError> {
     draft.custom_id = custom_id(fields, form)?;
-    draft.priority = fields.number_or_text("priority");
-    draft.delay = fields.number_or_text("delay");
-    draft.timeout = fields.number_or_text("timeout");
-    draft.max_attempts = fields.number_or_text("maxAttempts");
-    draft.backoff = backoff(fields);
-    draft.ttl = fields.number_or_text("ttl");
-    draft.stall_timeout = fields.number_or_text("stallTimeout");
-    draft.timestamp = fields.number_or_text("timestamp");
-    draft.stack_trace_limit = fields.number_or_text("stackTraceLimit");
-    draft.keep_logs = fields.number_or_text("keepLogs");
-    draft.size_limit = fields.number_or_text("sizeLimit");
-    draft.group_max = fields.number_or_text("groupMaxSize");
+    values(fields, draft);
     if let Some(dedup) = fields.raw("dedup").and_then(Fields::of) {
         draft.dedup_ttl = dedup.number_or_text("ttl");
         draft.dedup_extend = dedup.truthy("extend");
@@ -173,6 +165,22 @@ fn options<'a>(
     draft.continue_parent_on_failure = fields.truthy("continueParentOnFailure");
     draft.ignore_dependency_on_failure = fields.truthy("ignoreDependencyOnFailure");
     Ok(())
+}
+
+/// The options that are numbers.
+pub(super) fn values(fields: &Fields<'_>, draft: &mut JobDraft<'_>) {
+    draft.priority = fields.number_or_text("priority");
+    draft.delay = fields.number_or_text("delay");
+    draft.timeout = fields.number_or_text("timeout");
+    draft.max_attempts = fields.number_or_text("maxAttempts");
+    draft.backoff = backoff(fields);
+    draft.ttl = fields.number_or_text("ttl");
+    draft.stall_timeout = fields.number_or_text("stallTimeout");
+    draft.timestamp = fields.number_or_text("timestamp");
+    draft.stack_trace_limit = fields.number_or_text("stackTraceLimit");
+    draft.keep_logs = fields.number_or_text("keepLogs");
+    draft.size_limit = fields.number_or_text("sizeLimit");
+    draft.group_max = fields.number_or_text("groupMaxSize");
 }
 
 fn custom_id<'a>(fields: &Fields<'a>, form: Form) -> Result<Option<&'a str>, ArgumentError> {

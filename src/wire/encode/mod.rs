@@ -48,7 +48,7 @@ pub(super) fn reply(
     let tried = match shape {
         Shape::Dlq(shape) => dlq::write(success, *shape, reply),
         Shape::Group(shape) => group::write(success, *shape, reply),
-        Shape::Flow(shape) => flow::write(success, shape, reply),
+        Shape::Flow(shape) => flow::write(success, *shape, reply),
         Shape::Cron(shape) => cron::write(success, shape, reply),
         Shape::Webhook(shape) => webhook::write(success, shape, reply),
         Shape::Monitor(shape) => monitor::write(success, shape, reply, around),

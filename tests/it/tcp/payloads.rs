@@ -7,7 +7,7 @@ use super::value::{Wire, wide};
 use crate::process::Serve;
 
 /// Encoded values that a decoder and an encoder between the sockets would change, or could not carry.
-fn delicate() -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn delicate() -> Vec<(&'static str, Vec<u8>)> {
     let beyond = 1_i128 << 53;
     vec![
         ("2^53 + 1", wide(beyond + 1)),
@@ -48,7 +48,7 @@ fn delicate() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn assert_holds(frame: &Frame, bytes: &[u8], what: &str) {
+pub(super) fn assert_holds(frame: &Frame, bytes: &[u8], what: &str) {
     let found = frame
         .body
         .windows(bytes.len())
@@ -56,7 +56,7 @@ fn assert_holds(frame: &Frame, bytes: &[u8], what: &str) {
     assert!(found, "{what}: {:02x?} not in {:02x?}", bytes, frame.body);
 }
 
-fn command(text: &[(&str, &str)], raw: &str, bytes: &[u8]) -> Wire {
+pub(super) fn command(text: &[(&str, &str)], raw: &str, bytes: &[u8]) -> Wire {
     let mut entries: Vec<(Wire, Wire)> = text
         .iter()
         .map(|(key, value)| (Wire::text(key), Wire::text(value)))

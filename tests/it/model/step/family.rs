@@ -341,7 +341,7 @@ impl Flow {
                 depends_on,
                 children: children(at),
                 parent: (at > 0).then(|| ids[node.above].as_str()),
-                unsupported: None,
+                ..FlowJobDraft::default()
             }
         };
         let mut drafts: Vec<FlowJobDraft<'_>> = (0..self.nodes.len()).map(draft).collect();
