@@ -43,6 +43,7 @@ fn weight(command: &Command) -> usize {
         | Command::GetDlqStats(_)
         | Command::GetChildrenValues(_)
         | Command::GetChildFailures(_)
+        | Command::GetStats(_)
         | Command::GetOverview(_)
         | Command::ListQueueSummaries(_)
         | Command::GetQueueDetail(_)

@@ -198,6 +198,11 @@ impl<'a> Fields<'a> {
         self.value(name).is_some_and(|value| !is_falsy(&value))
     }
 
+    /// Whether JavaScript would take the field as true, if it is set.
+    pub(super) fn switch(&self, name: &str) -> Option<bool> {
+        self.value(name).map(|value| !is_falsy(&value))
+    }
+
     /// Whether the field is the value true, as commands demand that delete something for it.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.value(name) == Some(Value::Bool(true))

@@ -152,7 +152,7 @@ impl Execute for CompactMemory {
     }
 }
 
-/// Reads everything over all queues at once: figures, sizes, workers, queues.
+/// Reads everything over all queues at once: figures, sizes, workers, crons, queues.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GetOverview;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::super::cron::Cron;
 use super::super::job::{JobDetail, JobView, State};
 use super::super::lease::silence_allowed;
 use super::super::outcome::{Bucket, Counts, Listing, WorkerStats, WorkerView};
@@ -202,6 +203,8 @@ pub struct Overview {
     pub workers: Vec<WorkerView>,
     /// Over all of them.
     pub worker_stats: WorkerStats,
+    /// Crons, in order of creation.
+    pub crons: Vec<Cron>,
     /// How many webhooks there are.
     pub webhooks: WebhookStats,
     /// Queues, in order of first use.
@@ -420,6 +423,7 @@ impl Engine {
     /// Everything over all queues.
     pub fn overview(&mut self, turn: &mut Turn<'_>) -> Overview {
         let (workers, worker_stats) = self.workers(turn);
+        let crons = self.crons(turn, None);
         Overview {
             at: self.now,
             stats: self.read_stats(),
@@ -428,6 +432,7 @@ impl Engine {
             storage: StorageStatus::IN_MEMORY,
             workers,
             worker_stats,
+            crons,
             webhooks: self.webhook_stats(),
             queues: self.read_summaries(),
         }

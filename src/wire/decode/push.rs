@@ -210,16 +210,14 @@ fn repeat<'a>(fields: &Fields<'a>) -> Result<Option<RepeatDraft<'a>>, ArgumentEr
         start_date: repeat.number_or_text("startDate"),
         end_date: repeat.number_or_text("endDate"),
         tz: repeat.text("tz")?,
-        immediately: repeat
-            .value("immediately")
-            .map(|_| repeat.truthy("immediately")),
+        immediately: repeat.switch("immediately"),
         prev_millis: repeat.number_or_text("prevMillis"),
         offset: repeat.number_or_text("offset"),
         job_id: repeat.text("jobId")?,
     }))
 }
 
-fn backoff(fields: &Fields<'_>) -> BackoffDraft {
+pub(super) fn backoff(fields: &Fields<'_>) -> BackoffDraft {
     match fields
         .raw("backoff")
         .and_then(|raw| Some((raw, set_value(raw)?)))

@@ -49,9 +49,9 @@ pub(super) fn reply(
         Shape::Dlq(shape) => dlq::write(success, *shape, reply),
         Shape::Group(shape) => group::write(success, *shape, reply),
         Shape::Flow(shape) => flow::write(success, *shape, reply),
-        Shape::Cron(shape) => cron::write(success, shape, reply),
-        Shape::Webhook(shape) => webhook::write(success, shape, reply),
-        Shape::Monitor(shape) => monitor::write(success, shape, reply, around),
+        Shape::Cron(shape) => cron::write(success, *shape, reply),
+        Shape::Webhook(shape) => webhook::write(success, *shape, reply),
+        Shape::Monitor(shape) => monitor::write(success, *shape, reply, around),
         shape => match outcome::write(success, shape, reply) {
             Tried::NotMine(success) => query::write(success, shape, reply, around),
             written => written,

@@ -60,10 +60,7 @@ pub(super) fn write<'a>(
         (Shape::GetCountsPerPriority(queue), Reply::PriorityCounts(counts)) => {
             let mut map = success.with(2);
             map.text("queue", queue.as_str());
-            map.nested("counts", counts.len());
-            for (priority, jobs) in counts {
-                map.count(&priority.to_string(), *jobs);
-            }
+            priority_counts(&mut map, "counts", counts);
             Ok(())
         }
         (Shape::QueueLimits, Reply::Limits(limits)) => {
@@ -175,6 +172,11 @@ fn range(lines: usize, start: Option<f64>, end: Option<f64>) -> (usize, usize) {
 fn job_counts(success: Success<'_>, counts: &Counts) {
     let mut map = success.with(1);
     map.nested("counts", 8);
+    counts_by_state(&mut map, counts);
+}
+
+/// The eight counts of a queue's jobs, as entries of a map that has begun.
+pub(super) fn counts_by_state(map: &mut Entries<'_>, counts: &Counts) {
     map.count("waiting", counts.waiting);
     map.count("prioritized", counts.prioritized);
     map.count("delayed", counts.delayed);
@@ -183,6 +185,14 @@ fn job_counts(success: Success<'_>, counts: &Counts) {
     map.count("failed", counts.failed);
     map.count("waiting-children", counts.waiting_children);
     map.count("paused", counts.paused);
+}
+
+/// Queued jobs per priority.
+pub(super) fn priority_counts(map: &mut Entries<'_>, key: &str, counts: &[(f64, usize)]) {
+    map.nested(key, counts.len());
+    for (priority, jobs) in counts {
+        map.count(&priority.to_string(), *jobs);
+    }
 }
 
 /// A worker as its registration shows it.

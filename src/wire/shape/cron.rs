@@ -1,5 +1,12 @@
 //! Schedules (tcp protocol section 19).
 
-/// The form of a reply of this family; the names are those of the protocol's commands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cron {}
+/// The form of a reply of this family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cron {
+    /// `Cron` and `CronGet`
+    One,
+    /// `CronList`
+    List,
+    /// `CronDelete`
+    Deleted,
+}

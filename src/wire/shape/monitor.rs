@@ -1,5 +1,24 @@
 //! Figures (tcp protocol section 23).
 
-/// The form of a reply of this family; the names are those of the protocol's commands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Monitor {}
+/// The form of a reply of this family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitor {
+    /// `Stats`
+    Stats,
+    /// `Metrics` over all queues
+    Metrics,
+    /// `Metrics` of one queue
+    QueueMetrics,
+    /// `TrimEvents`
+    Trimmed,
+    /// `Prometheus`
+    Exposition,
+    /// `StorageStatus`
+    Storage,
+    /// `DashboardOverview`
+    Overview,
+    /// `DashboardQueues`
+    Queues,
+    /// `DashboardQueue`
+    Queue,
+}

@@ -1,5 +1,14 @@
 //! Webhooks (tcp protocol section 21).
 
-/// The form of a reply of this family; the names are those of the protocol's commands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Webhook {}
+/// The form of a reply of this family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Webhook {
+    /// `AddWebhook`
+    Added,
+    /// `RemoveWebhook`
+    Removed,
+    /// `ListWebhooks`
+    List,
+    /// `SetWebhookEnabled`
+    Switched,
+}

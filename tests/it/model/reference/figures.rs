@@ -367,6 +367,7 @@ impl Reference {
             storage: in_memory(),
             workers: workers.list,
             worker_stats: workers.stats,
+            crons: self.crons.clone(),
             webhooks: self.webhook_stats(),
             queues: self.summaries(),
         }
