@@ -17,9 +17,8 @@ use std::sync::Arc;
 use bunqueue_mcp::broker::{Broker, LocalBroker};
 use bunqueue_mcp::command::payload::{Reader, Value, Writer};
 use bunqueue_mcp::engine::Config;
-use bunqueue_mcp::server::{ServerOptions, serve};
+use bunqueue_mcp::server::{ServerOptions, Stop, serve};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tokio_util::sync::CancellationToken;
 
 /// Bytes of each job's data.
 const PAYLOAD: usize = 100;
@@ -178,7 +177,7 @@ fn id_of(reader: &mut Reader<'_>) -> String {
 
 fn tcp(c: &mut Criterion) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let stop = CancellationToken::new();
+    let stop = Stop::default();
     let address = runtime.block_on(async {
         let broker: Arc<dyn Broker> =
             Arc::new(LocalBroker::start(Config::default()).expect("a broker"));
@@ -222,7 +221,7 @@ fn tcp(c: &mut Criterion) {
         });
     });
     group.finish();
-    stop.cancel();
+    stop.serving.cancel();
 }
 
 criterion_group!(benches, tcp);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
@@ -51,6 +52,8 @@ struct Core {
     meter: Meter,
     /// The state of the hub that the effects go by.
     hub_changes: usize,
+    /// Fires once no job is active.
+    drained: Option<CancellationToken>,
 }
 
 impl LocalBroker {
@@ -82,6 +85,7 @@ impl LocalBroker {
             armed_for: Millis::MAX,
             meter: Meter::default(),
             hub_changes: 0,
+            drained: None,
         };
         Self {
             shared: Arc::new(Shared {
@@ -160,6 +164,9 @@ impl Shared {
             tracing::error!(recovered = recovered.is_ok(), "a fault of the engine");
         }
         self.let_out(&mut core, now);
+        if core.drained.is_some() && core.engine.active() == 0 {
+            core.drained.take().inspect(CancellationToken::cancel);
+        }
         // Compared and stored under the lock, so that no earlier deadline slips in between.
         if core.engine.next_deadline().unwrap_or(i64::MAX) < core.armed_for {
             self.wake_timer();
@@ -331,9 +338,21 @@ impl Broker for LocalBroker {
         shared.with_engine(|_, now| shared.hub.announce(now, &notice))
     }
 
+    fn stop_deliveries(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let drained = self.shared.with_engine(|core, now| {
+            core.engine.stop_deliveries(&mut Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            });
+            core.drained.get_or_insert_default().clone()
+        });
+        Box::pin(drained.cancelled_owned())
+    }
+
     fn shut_down(&self) {
         self.shared.with_engine(|core, now| {
-            core.engine.stop_deliveries(&mut Turn {
+            core.engine.close(&mut Turn {
                 now,
                 caller: None,
                 effects: &mut core.effects,

@@ -77,6 +77,9 @@ pub trait Broker: Send + Sync + 'static {
     /// false when nobody does.
     fn announce(&self, notice: EventKind) -> bool;
 
+    /// Hands out nothing from now on; waits and other commands go on. What it returns ends once no job is active.
+    fn stop_deliveries(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
     /// Ends every wait with an empty answer and refuses new ones; other commands go on.
     fn shut_down(&self);
 }

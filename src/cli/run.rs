@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use clap::ArgMatches;
+use futures_util::FutureExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +29,7 @@ use crate::http::{Guard, Pages};
 use crate::mcp::http::HttpConfig;
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
 use crate::metrics::{Exporter, warn_of_memory};
-use crate::server::{self, FrameLimit, ServerOptions};
+use crate::server::{self, FrameLimit, ServerOptions, Stop};
 use crate::webhooks;
 
 /// From the first signal or the end of input to the end of the process, open waits and slow clients included.
@@ -127,7 +128,8 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let calls = broker.webhook_calls();
     let broker: Arc<dyn Broker> = Arc::new(broker);
     let registry = Arc::new(Registry::new().map_err(Fatal::Registry)?);
-    let shutdown = CancellationToken::new();
+    let stop = Stop::default();
+    let shutdown = stop.serving.clone();
     let selection = registry
         .select(config.toolsets.as_deref())
         .map_err(Fatal::Toolsets)?;
@@ -145,7 +147,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
             listener,
             Arc::clone(&broker),
             options,
-            shutdown.clone(),
+            stop.clone(),
         ));
     }
     if let Some(settings) = &config.http {
@@ -161,6 +163,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
                 docgen::site_at(&base_url(settings, address)),
                 Exporter::new(Arc::clone(&broker), config.metrics.labelled_queues),
                 ask.then(|| Arc::new(http::token_check(&endpoint)) as Guard),
+                stop.accepting.clone(),
             )
         });
         let app = routes(settings, &endpoint, handler.clone(), pages, &shutdown);
@@ -187,7 +190,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         let broker = Arc::clone(&broker);
         tokio::spawn(warn_of_memory(broker, threshold, shutdown.clone()));
     }
-    end_on_signal(Arc::clone(&broker), shutdown.clone());
+    end_on_signal(Arc::clone(&broker), stop, config.shutdown_timeout);
     end_in_time(shutdown.clone());
     if config.stdio {
         let (input, output) = stdio::standard_streams();
@@ -308,30 +311,77 @@ fn end_in_time(shutdown: CancellationToken) {
     });
 }
 
-/// Stops deliveries and fires the token at the first signal; a further one changes nothing, as the end is bounded anyway.
-fn end_on_signal(broker: Arc<dyn Broker>, shutdown: CancellationToken) {
+/// Begins the stop at the first signal. With some patience for active jobs it then waits until none is left, the patience is
+/// over or another signal comes; after that, a further signal changes nothing, as the end is bounded anyway.
+fn end_on_signal(broker: Arc<dyn Broker>, stop: Stop, patience: Duration) {
     tokio::spawn(async move {
-        match signal().await {
-            Ok(()) => {
-                broker.shut_down();
-                shutdown.cancel();
+        let mut signals = match Signals::new() {
+            Ok(signals) => signals,
+            Err(error) => {
+                tracing::error!(%error, "signals cannot be received");
+                return;
             }
-            Err(error) => tracing::error!(%error, "signals cannot be received"),
+        };
+        signals.next().await;
+        stop.accepting.cancel();
+        if !patience.is_zero() {
+            drain(&*broker, &mut signals, patience).await;
         }
+        broker.shut_down();
+        stop.serving.cancel();
     });
 }
 
-#[cfg(unix)]
-async fn signal() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
+/// Lets active jobs end.
+async fn drain(broker: &dyn Broker, signals: &mut Signals, patience: Duration) {
+    let drained = broker.stop_deliveries();
+    tokio::pin!(drained);
+    if drained.as_mut().now_or_never().is_some() {
+        return;
+    }
+    tracing::info!(?patience, "waiting for active jobs before the end");
     tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
+        () = drained => tracing::info!("no job is active any more"),
+        () = tokio::time::sleep(patience) => tracing::warn!("jobs were still active when the time for them was over"),
+        () = signals.next() => tracing::warn!("a second signal: active jobs are not waited for"),
     }
 }
 
-#[cfg(not(unix))]
-async fn signal() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
+/// The signals that ask for an end. None is missed from the moment this exists.
+struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
 }

@@ -75,6 +75,7 @@ pub enum Key {
     TcpWriteBudget,
     FrameLimit,
     FrameWindow,
+    ShutdownTimeout,
     WorkerTimeout,
     QueueIdle,
     QueueSize,
@@ -151,6 +152,8 @@ pub const SETTINGS: &[Setting] = &[
         "Frames that a worker's connection may send within the window; unset sets no bound"),
     setting!(FrameWindow, Some("rate-limit-window-ms"), ["RATE_LIMIT_WINDOW_MS"], "MS", "60000", Both,
         "Length of that window; 0 sets no bound"),
+    setting!(ShutdownTimeout, Some("shutdown-timeout-ms"), ["SHUTDOWN_TIMEOUT_MS"], "MS", "30000", Serve,
+        "Time that active jobs have to end after the signal to stop; a second signal ends it"),
     setting!(WorkerTimeout, Some("worker-timeout-ms"), ["WORKER_TIMEOUT_MS"], "MS", "30000", Both,
         "Silence after which a registered worker is stale; after three times that it is forgotten"),
     setting!(QueueIdle, Some("queue-idle-threshold-ms"), ["QUEUE_IDLE_THRESHOLD_MS"], "MS", "30000", Both,
@@ -242,6 +245,8 @@ pub struct Config {
     pub tcp: Option<Tcp>,
     /// The metrics page.
     pub metrics: Metrics,
+    /// How long a stop waits for active jobs.
+    pub shutdown_timeout: Duration,
     /// Silence after which a registered worker is stale, in ms.
     pub worker_timeout: i64,
     /// What subscribers are told of queues and workers.

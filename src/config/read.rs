@@ -26,6 +26,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
         Program::Serve => {
             let (http, tcp) = reader.serve()?;
             let metrics = reader.metrics()?;
+            let shutdown_timeout = reader.integer(Key::ShutdownTimeout, "non-negative", 0)?;
             if metrics.with_token && http.tokens.is_empty() {
                 return Err(ConfigError::MetricsAuth);
             }
@@ -34,6 +35,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 http: Some(http),
                 tcp: Some(tcp),
                 metrics,
+                shutdown_timeout: Duration::from_millis(shutdown_timeout),
                 worker_timeout,
                 notices,
                 memory_warning,
@@ -57,6 +59,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                     labelled_queues: reader.labelled_queues()?,
                     with_token: false,
                 },
+                // Whoever started it as part of his own program wants it to be gone.
+                shutdown_timeout: Duration::ZERO,
                 worker_timeout,
                 notices,
                 memory_warning,

@@ -37,6 +37,9 @@ fn defaults_are_stdio_alone_and_loopback_for_serve() {
     assert_eq!((tcp.host.as_str(), tcp.port), ("127.0.0.1", 6789));
     assert_eq!(tcp.write_budget, Some(67_108_864));
     assert!(!serve.stdio);
+    // Only a broker of its own waits for jobs before it ends.
+    assert_eq!(serve.shutdown_timeout, Duration::from_secs(30));
+    assert!(bare.shutdown_timeout.is_zero());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::retention::Recency;
 use super::store::{Job, JobKey};
 use super::waiters::Stand;
 use super::worker::Worker;
-use super::{Engine, Millis};
+use super::{Engine, Millis, Service};
 
 type Check = Result<(), String>;
 
@@ -65,7 +65,7 @@ impl Engine {
             "waiting pulls are still to be served".to_owned()
         })?;
         for (_, queue) in self.queues.all() {
-            let closed = self.stopping || queue.paused || !queue.has_slot();
+            let closed = self.service != Service::Open || queue.paused || !queue.has_slot();
             let served = closed || !queue.has_token(self.now);
             let waiter = queue.ready.first_waiter();
             ensure(served || waiter.is_none(), || {
@@ -445,6 +445,8 @@ impl Engine {
                 .collect();
             same("queued jobs per priority", &priorities, &counted)?;
         }
+        let active: usize = self.queues.all().map(|(_, queue)| queue.active.len()).sum();
+        same("active jobs", &active, &self.active)?;
         let custom = self
             .store
             .all()

@@ -17,7 +17,7 @@ use super::outcome::{
 use super::queue::QueueKey;
 use super::store::{EndCause, Ended, JobKey, Lock, Run};
 use super::waiters::Stand;
-use super::{Engine, Millis, Turn, later};
+use super::{Engine, Millis, Service, Turn, later};
 
 /// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
 pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
@@ -94,16 +94,15 @@ impl Engine {
         request: PullRequest,
     ) -> Progressing<Vec<Delivery>> {
         self.tick(turn);
-        if self.stopping {
-            return Progressing::Done(Vec::new());
-        }
-        if let Some(queue) = self.queues.find(&request.queue) {
+        if self.service == Service::Open
+            && let Some(queue) = self.queues.find(&request.queue)
+        {
             let deliveries = self.take_ready(turn, queue, &request, turn.caller);
             if !deliveries.is_empty() {
                 return Progressing::Done(deliveries);
             }
         }
-        if request.wait <= 0 {
+        if request.wait <= 0 || self.service == Service::Closed {
             return Progressing::Done(Vec::new());
         }
         // Whoever waits for a queue of which only figures are left brings it back.
@@ -143,7 +142,9 @@ impl Engine {
                 });
             }
             State::Failed if until == WaitFor::Outcome => return Progressing::Done(Waited::Failed),
-            _ if timeout <= 0 || self.stopping => return Progressing::Done(Waited::TimedOut),
+            _ if timeout <= 0 || self.service == Service::Closed => {
+                return Progressing::Done(Waited::TimedOut);
+            }
             _ => {}
         }
         let ends_at = self.now.saturating_add(timeout);
@@ -169,7 +170,7 @@ impl Engine {
         let Some(wait) = self.forget_wait(waiter) else {
             return;
         };
-        if self.stopping && wait.ends_at > self.now {
+        if self.service == Service::Closed && wait.ends_at > self.now {
             self.deadlines.remove(wait.ends_at, Timer::Wait(waiter));
         }
         let served = match wait.kind {
@@ -275,7 +276,7 @@ impl Engine {
     fn serve_now(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
         loop {
             let queue = self.queues.get(key);
-            if self.stopping || queue.paused || !queue.has_slot() {
+            if self.service != Service::Open || queue.paused || !queue.has_slot() {
                 return;
             }
             let Some((waiter, job)) = self.servable(key) else {
@@ -403,6 +404,7 @@ impl Engine {
         });
         let queue = self.queues.get_mut(job.queue);
         queue.active.insert(key);
+        self.active += 1;
         queue.take_token(self.instant);
         if let Some(connection) = connection {
             self.connections
@@ -440,6 +442,7 @@ impl Engine {
         }
         let queue = self.queues.get_mut(queue);
         queue.active.remove(&key);
+        self.active -= 1;
         queue.ready.end_active(job);
         if let Some(connection) = run.connection
             && let Some(owned) = self.connections.get_mut(&connection)

@@ -233,6 +233,17 @@ pub struct Turn<'a> {
     pub effects: &'a mut Effects,
 }
 
+/// How far the engine has come on its way to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    /// It is not on that way.
+    Open,
+    /// Nothing is handed out any more; pulls wait for nothing.
+    Draining,
+    /// And nobody waits any more.
+    Closed,
+}
+
 /// The engine. Its debug form shows its whole state: equal texts mean equal states, up to values of equal fingerprint.
 #[derive(Debug)]
 pub struct Engine {
@@ -257,8 +268,9 @@ pub struct Engine {
     default_options: Arc<JobOptions>,
     next_job: u64,
     next_delivery: u64,
-    /// Nothing is handed out any more.
-    stopping: bool,
+    /// Jobs that are active.
+    active: usize,
+    service: Service,
     /// Waiting pulls are served later: more jobs may become ready in the same step.
     holding: bool,
     /// Up to when everything due has happened: now, or earlier while what is overdue is made up for.
@@ -290,7 +302,8 @@ impl Engine {
             default_options: Arc::default(),
             next_job: 0,
             next_delivery: 0,
-            stopping: false,
+            active: 0,
+            service: Service::Open,
             holding: false,
             instant: Millis::MIN,
             unserved: BTreeSet::new(),
@@ -361,10 +374,24 @@ impl Engine {
         self.serve_held(turn);
     }
 
-    /// Hands out nothing from now on, and ends every wait with an empty answer.
+    /// How many jobs are active.
+    pub const fn active(&self) -> usize {
+        self.active
+    }
+
+    /// Hands out nothing from now on. Pulls wait for their time, so that workers do not ask again and again; everything
+    /// else goes on (engine contract, section 9.5).
     pub fn stop_deliveries(&mut self, turn: &mut Turn<'_>) {
         self.tick(turn);
-        self.stopping = true;
+        if self.service == Service::Open {
+            self.service = Service::Draining;
+        }
+    }
+
+    /// Hands out nothing from now on, and ends every wait with an empty answer; new ones end at once.
+    pub fn close(&mut self, turn: &mut Turn<'_>) {
+        self.tick(turn);
+        self.service = Service::Closed;
         for waiter in self.waits.all() {
             self.end_wait(turn, waiter);
         }

@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, BrokerExt};
 use crate::command::{GetCounts, ListQueues, QueueName};
@@ -53,16 +54,19 @@ pub struct Pages {
     site: Arc<BTreeMap<String, String>>,
     metrics: Exporter,
     guard: Option<Guard>,
+    /// Fires when the process begins to stop.
+    stopping: CancellationToken,
 }
 
 impl Pages {
     /// Pages on a broker, with the documentation as a map from path (`llms.txt`, `docs/README.md`) to text, and metrics
-    /// for whom `guard` lets pass; without one for everybody.
+    /// for whom `guard` lets pass; without one for everybody. From `stopping` on it is not ready.
     pub fn new(
         broker: Arc<dyn Broker>,
         site: BTreeMap<String, String>,
         metrics: Exporter,
         guard: Option<Guard>,
+        stopping: CancellationToken,
     ) -> Self {
         Self {
             broker,
@@ -70,6 +74,7 @@ impl Pages {
             site: Arc::new(site),
             metrics,
             guard,
+            stopping,
         }
     }
 
@@ -77,10 +82,7 @@ impl Pages {
     pub fn router(self) -> Router {
         Router::new()
             .route("/health", get(health))
-            .route(
-                "/ready",
-                get(|| async { json_page(&json!({ "ok": true, "ready": true })) }),
-            )
+            .route("/ready", get(ready))
             .route("/healthz", get(|| async { "OK" }))
             .route("/live", get(|| async { "OK" }))
             .route("/prometheus", get(prometheus))
@@ -126,6 +128,17 @@ impl Pages {
         }
         Some((names.len(), totals))
     }
+}
+
+async fn ready(State(pages): State<Pages>) -> Response {
+    let ready = !pages.stopping.is_cancelled();
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let body = json_page(&json!({ "ok": ready, "ready": ready }));
+    (status, body).into_response()
 }
 
 async fn document(State(pages): State<Pages>, Path(page): Path<String>) -> Response {

@@ -11,24 +11,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
 
-use super::ServerOptions;
 use super::auth::Tokens;
 use super::dialogue::Door;
 use super::session;
+use super::{ServerOptions, Stop};
 
 /// Pause after a connection could not be accepted for lack of something (file descriptors, memory),
 /// which would otherwise be tried again without end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves connections until `shutdown` is cancelled and all of them have ended.
+/// Serves connections until they are told to end and have ended.
 ///
-/// Whoever cancels it has told the broker to shut down first, so that no wait is pending; what clients
+/// Whoever ends them has told the broker to shut down first, so that no wait is pending; what clients
 /// have asked by then is answered, within half a second each.
 pub async fn serve(
     listener: TcpListener,
     broker: Arc<dyn Broker>,
     options: ServerOptions,
-    shutdown: CancellationToken,
+    stop: Stop,
 ) {
     let tokens = Tokens::new(&options.tokens);
     let door = Arc::new(Door {
@@ -39,12 +39,12 @@ pub async fn serve(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = shutdown.cancelled() => break,
+            () = stop.accepting.cancelled() => break,
             Some(ended) = connections.join_next() => note_end(ended),
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     // A token of its own: looking at a shared one would be a lock all connections share.
-                    let shutdown = shutdown.child_token();
+                    let shutdown = stop.serving.child_token();
                     connections.spawn(connection(stream, peer, Arc::clone(&door), shutdown));
                 }
                 Err(error) => note_refusal(&error).await,
@@ -52,6 +52,12 @@ pub async fn serve(
         }
     }
     drop(listener);
+    loop {
+        tokio::select! {
+            () = stop.serving.cancelled() => break,
+            Some(ended) = connections.join_next() => note_end(ended),
+        }
+    }
     while let Some(ended) = connections.join_next().await {
         note_end(ended);
     }

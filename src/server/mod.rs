@@ -20,8 +20,28 @@ mod tests;
 
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 pub use frame_limit::FrameLimit;
 pub use listener::serve;
+
+/// How a listener is told to end.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// No new connections from now on; those that are there go on.
+    pub accepting: CancellationToken,
+    /// Everything ends.
+    pub serving: CancellationToken,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        let serving = CancellationToken::new();
+        // Whoever ends everything does not accept either.
+        let accepting = serving.child_token();
+        Self { accepting, serving }
+    }
+}
 
 /// What an operator may set about connections.
 #[derive(Clone, Debug)]

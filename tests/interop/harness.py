@@ -139,6 +139,8 @@ class Server(Process):
 
     def __init__(self):
         environment = {"HOST": "127.0.0.1", "TCP_PORT": "0", "HTTP_PORT": "0"}
+        # Scenarios end it while jobs are held.
+        environment["SHUTDOWN_TIMEOUT_MS"] = "100"
         super().__init__("server", [BINARY, "serve"], **environment)
         found = self.start_line(r"server started \(tcp: 127\.0\.0\.1:(\d+), url: (\S+?),")
         self.port, self.url = int(found[1]), found[2]

@@ -3,7 +3,7 @@
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::server::serve;
+use crate::server::{Stop, serve};
 
 #[tokio::test]
 async fn hard_l10_what_a_client_held_goes_back_when_it_leaves() {
@@ -112,19 +112,19 @@ async fn a_shutdown_does_not_wait_for_a_client_that_does_not_read() {
 
 struct Listening {
     address: std::net::SocketAddr,
-    shutdown: CancellationToken,
+    stop: Stop,
     task: JoinHandle<()>,
 }
 
 async fn listen(broker: Arc<dyn Broker>) -> Listening {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let shutdown = CancellationToken::new();
+    let stop = Stop::default();
     let options = ServerOptions::default();
-    let task = tokio::spawn(serve(listener, broker, options, shutdown.clone()));
+    let task = tokio::spawn(serve(listener, broker, options, stop.clone()));
     Listening {
         address,
-        shutdown,
+        stop,
         task,
     }
 }
@@ -154,12 +154,29 @@ async fn the_listener_serves_until_it_is_told_to_stop() {
         );
     }
     broker.shut_down();
-    server.shutdown.cancel();
+    server.stop.serving.cancel();
     soon(server.task).await.unwrap();
     for client in &mut clients {
         assert_eq!(soon(client.read(&mut [0])).await.unwrap(), 0);
     }
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_listener_that_accepts_no_more_serves_whom_it_has() {
+    let broker = Arc::new(LocalBroker::start(Config::default()).unwrap());
+    let server = listen(broker).await;
+    let mut client = soon(TcpStream::connect(server.address)).await.unwrap();
+    let ping = json!({"cmd": "Ping"});
+    soon(tcp_ask(&mut client, &ping)).await.unwrap();
+    server.stop.accepting.cancel();
+    while TcpStream::connect(server.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    soon(tcp_ask(&mut client, &ping)).await.unwrap();
+    drop(client);
+    server.stop.serving.cancel();
+    soon(server.task).await.unwrap();
 }
 
 #[tokio::test]
@@ -183,6 +200,6 @@ async fn a_panic_ends_one_connection_and_gives_its_jobs_back() {
     assert!(ended.is_err());
     let pulled = soon(tcp_ask(&mut good, &pull)).await.unwrap();
     assert_eq!(pulled["job"]["id"], "j");
-    server.shutdown.cancel();
+    server.stop.serving.cancel();
     soon(server.task).await.unwrap();
 }

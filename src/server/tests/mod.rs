@@ -6,6 +6,7 @@ mod events;
 mod limits;
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -239,6 +240,10 @@ impl Broker for Fake {
 
     fn announce(&self, notice: EventKind) -> bool {
         self.broker.announce(notice)
+    }
+
+    fn stop_deliveries(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.broker.stop_deliveries()
     }
 
     fn shut_down(&self) {

@@ -1,11 +1,12 @@
 //! Section 7: pulls, waits and the hand-off between them, locks.
 
 use bunqueue_mcp::command::{
-    ChangeDelay, Heartbeat, Pause, Promote, PromoteMany, Pull, QueueName, Renew, Resume, WaitJob,
+    ChangeDelay, Heartbeat, Pause, Promote, PromoteMany, Pull, QueueName, Renew, Resume,
+    SetRateLimit, WaitJob,
 };
 use bunqueue_mcp::engine::{
-    Change, Delivery, FailureReason, NewJob, PULL_BYTES_MAX, Payload, Renewal, Served, State,
-    TokenGiven, WaitFor, Waited,
+    Change, Delivery, Engine, FailureReason, NewJob, PULL_BYTES_MAX, Payload, RateLimit, Renewal,
+    Served, State, TokenGiven, WaitFor, Waited,
 };
 
 use crate::world::{World, awaiting, given, id, job, named, pulling, queue, with};
@@ -492,7 +493,7 @@ fn unread_delivery_goes_back_without_a_trace_in_a_full_history() {
 }
 
 #[test]
-fn stopping_ends_all_waits_and_hands_out_nothing_more() {
+fn closing_ends_all_waits_and_hands_out_nothing_more() {
     let mut world = World::new();
     let job = world.push("q", NewJob { delay: 10, ..job() });
     let pull = world.wait(awaiting("q", 60_000));
@@ -501,7 +502,7 @@ fn stopping_ends_all_waits_and_hands_out_nothing_more() {
         until: WaitFor::Outcome,
         timeout: 60_000,
     });
-    world.act(bunqueue_mcp::engine::Engine::stop_deliveries);
+    world.act(Engine::close);
     assert_eq!(
         world.served(),
         [
@@ -511,7 +512,96 @@ fn stopping_ends_all_waits_and_hands_out_nothing_more() {
     );
     world.sleep(10);
     assert_eq!(world.pull("q"), None);
+    // A new wait is over at once, and a later order to drain opens nothing again.
+    world.act(Engine::stop_deliveries);
+    assert!(world.ask(awaiting("q", 60_000)).is_empty());
     assert_eq!(world.state(&job), Some(State::Waiting));
+}
+
+#[test]
+fn while_it_drains_nothing_is_handed_out_and_everything_else_goes_on() {
+    let mut world = World::new();
+    let limit = SetRateLimit {
+        queue: queue("limited"),
+        limit: RateLimit {
+            max: 1,
+            duration: 100,
+        },
+        ttl: None,
+    };
+    world.ask(limit);
+    world.push("limited", job());
+    assert!(world.pull("limited").is_some());
+    let held = world.push("q", job());
+    let delivery = world.pull("q").expect("a job");
+    let delayed = world.push("q", NewJob { delay: 10, ..job() });
+    let before = world.wait(awaiting("q", 1_000));
+    let for_token = world.wait(awaiting("limited", 1_000));
+    let outcome = world.wait(WaitJob {
+        id: held.clone(),
+        until: WaitFor::Outcome,
+        timeout: 60_000,
+    });
+    world.act(Engine::stop_deliveries);
+    assert_eq!(world.served(), [], "no wait ends with the order");
+    // Neither what becomes ready nor what is added, freed or asked for is handed out.
+    world.sleep(10);
+    assert_eq!(world.state(&delayed), Some(State::Waiting));
+    let added = world.push("q", job());
+    world.push("limited", job());
+    world.sleep(200);
+    assert_eq!(world.pull("q"), None);
+    let after = world.wait(awaiting("q", 500));
+    assert_eq!(world.served(), []);
+    assert_eq!(
+        world.heartbeat(&held, given(delivery.token)),
+        Renewal::Renewed
+    );
+    world.ack(&delivery);
+    let served = world.served();
+    assert!(matches!(
+        served.as_slice(),
+        [(waiter, Served::Job(Waited::Completed { .. }))] if *waiter == outcome
+    ));
+    // Each wait ends at its own time, with nothing.
+    world.sleep(500);
+    assert_eq!(world.served(), [(after, Served::Pull(Vec::new()))]);
+    world.sleep(290);
+    let mut ended = world.served();
+    ended.sort_by_key(|(waiter, _)| *waiter);
+    let nothing = |waiter| (waiter, Served::Pull(Vec::new()));
+    assert_eq!(ended, [nothing(before), nothing(for_token)]);
+    assert_eq!(world.state(&added), Some(State::Waiting));
+}
+
+#[test]
+fn the_engine_knows_how_many_jobs_are_active() {
+    let mut world = World::new();
+    for _ in 0..4 {
+        world.push("q", job());
+    }
+    world.push("other", job());
+    let mut held = world.pull_batch("q", 4);
+    held.extend(world.pull("other"));
+    let active = |world: &mut World| {
+        let mut active = 0;
+        world.act(|engine, _| active = engine.active());
+        active
+    };
+    assert_eq!(active(&mut world), 5);
+    let ends: [fn(&mut World, &Delivery); 4] = [
+        |world, delivery| _ = world.ack(delivery),
+        |world, delivery| _ = world.fail(delivery, "no"),
+        |world, delivery| _ = world.move_to_wait(&delivery.job.id, delivery.token),
+        |world, delivery| _ = world.cancel(&delivery.job.id),
+    ];
+    for (end, delivery) in ends.iter().zip(&held) {
+        end(&mut world, delivery);
+    }
+    let left = active(&mut world);
+    // Silence ends the rest.
+    world.sleep(120_000);
+    assert_eq!(active(&mut world), 0, "{left} before");
 }
 
 #[test]
