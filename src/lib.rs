@@ -13,6 +13,7 @@ pub mod engine;
 pub mod http;
 pub mod mcp;
 pub mod metrics;
+pub mod net;
 pub mod server;
 pub mod webhooks;
 pub mod wire;

@@ -13,6 +13,8 @@ pub(super) struct Listening {
     pub(super) tcp: Option<SocketAddr>,
     /// URL of the MCP endpoint, or of the listener when it carries none.
     pub(super) url: Option<String>,
+    /// Whether they have to speak TLS.
+    pub(super) tls: bool,
     /// Whether workers have to send a token.
     pub(super) tcp_tokens: bool,
     /// Whether agents have to send a token.
@@ -61,7 +63,7 @@ pub(super) fn serve(listening: &Listening) {
     if listening.mcp {
         line(&agents(url, listening.http_tokens));
     }
-    line(&workers(&tcp, listening.tcp_tokens));
+    line(&workers(&tcp, listening));
     let reachable = listening.tcp.is_some_and(|tcp| !tcp.ip().is_loopback());
     if reachable && !listening.tcp_tokens {
         line("\nWarning: everybody who reaches this address can use the queues. Set AUTH_TOKENS.");
@@ -85,13 +87,14 @@ fn agents(url: &str, tokens: bool) -> String {
     )
 }
 
-fn workers(tcp: &str, tokens: bool) -> String {
-    let token = if tokens {
+fn workers(tcp: &str, listening: &Listening) -> String {
+    let tls = if listening.tls { " over TLS" } else { "" };
+    let token = if listening.tcp_tokens {
         ", with one of your tokens"
     } else {
         ""
     };
-    format!("\nConnect workers with any bunqueue client to {tcp}{token}.")
+    format!("\nConnect workers with any bunqueue client to {tcp}{tls}{token}.")
 }
 
 #[expect(

@@ -26,9 +26,10 @@ use crate::config::{Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
 use crate::engine;
 use crate::http::{Guard, Pages};
-use crate::mcp::http::HttpConfig;
+use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
 use crate::metrics::{Exporter, warn_of_memory};
+use crate::net::{Tls, TlsError};
 use crate::server::{self, FrameLimit, ServerOptions, Stop};
 use crate::webhooks;
 
@@ -46,6 +47,8 @@ enum Fatal {
     Registry(RegistryError),
     /// A bad list of toolsets.
     Toolsets(SelectionError),
+    /// Certificate or key cannot be used.
+    Tls(TlsError),
     /// The system refused something.
     System(std::io::Error),
 }
@@ -64,6 +67,7 @@ impl fmt::Display for Fatal {
             Self::Registry(problems) => {
                 write!(f, "The tools of this build do not fit together: {problems}")
             }
+            Self::Tls(error) => write!(f, "{error}"),
             Self::System(error) => write!(f, "{error}"),
         }
     }
@@ -124,6 +128,13 @@ fn start_log(log: Log) {
 }
 
 async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
+    let files = config.tls.as_ref();
+    let tls = files
+        .map(|(certificate, key)| Tls::read(certificate, key))
+        .transpose()
+        .map_err(Fatal::Tls)?;
+    // Before anybody is told that it runs: a signal from then on must not simply kill it.
+    let signals = Signals::new().map_err(Fatal::System)?;
     let broker = LocalBroker::start(engine_config(&config)).map_err(Fatal::System)?;
     let calls = broker.webhook_calls();
     let broker: Arc<dyn Broker> = Arc::new(broker);
@@ -141,8 +152,9 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     if let Some(tcp) = &config.tcp {
         let (listener, address) = listen(&tcp.host, tcp.port).await?;
         listening.tcp = Some(address);
+        listening.tls = tls.is_some();
         listening.tcp_tokens = !tcp.tokens.is_empty();
-        let options = worker_options(tcp, config.metrics.labelled_queues);
+        let options = worker_options(tcp, config.metrics.labelled_queues, tls.clone());
         doors.spawn(server::serve(
             listener,
             Arc::clone(&broker),
@@ -152,27 +164,24 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     }
     if let Some(settings) = &config.http {
         let (listener, address) = listen(&settings.host, settings.port).await?;
-        listening.url = Some(url(settings, address));
+        let secure = tls.is_some();
+        listening.url = Some(url(settings, address, secure));
         listening.http_tokens = !settings.tokens.is_empty();
         listening.mcp = settings.mcp;
-        let endpoint = endpoint_config(settings, address.port());
+        let endpoint = endpoint_config(settings, address.port(), secure);
         let pages = (program == Program::Serve).then(|| {
             let ask = config.metrics.with_token;
             Pages::new(
                 Arc::clone(&broker),
-                docgen::site_at(&base_url(settings, address)),
+                docgen::site_at(&base_url(settings, address, secure)),
                 Exporter::new(Arc::clone(&broker), config.metrics.labelled_queues),
                 ask.then(|| Arc::new(http::token_check(&endpoint)) as Guard),
                 stop.accepting.clone(),
             )
         });
         let app = routes(settings, &endpoint, handler.clone(), pages, &shutdown);
-        let serving = http::serve(listener, app, shutdown.clone());
-        doors.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "the HTTP listener ended");
-            }
-        });
+        let options = ServeOptions { tls };
+        doors.spawn(http::serve(listener, app, options, shutdown.clone()));
     }
     if program == Program::Serve {
         announce::serve(&listening)
@@ -190,7 +199,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         let broker = Arc::clone(&broker);
         tokio::spawn(warn_of_memory(broker, threshold, shutdown.clone()));
     }
-    end_on_signal(Arc::clone(&broker), stop, config.shutdown_timeout);
+    end_on_signal(signals, Arc::clone(&broker), stop, config.shutdown_timeout);
     end_in_time(shutdown.clone());
     if config.stdio {
         let (input, output) = stdio::standard_streams();
@@ -240,8 +249,9 @@ fn webhook_options(settings: &Webhooks) -> webhooks::Options {
     }
 }
 
-fn worker_options(tcp: &Tcp, labelled_queues: usize) -> ServerOptions {
+fn worker_options(tcp: &Tcp, labelled_queues: usize, tls: Option<Tls>) -> ServerOptions {
     ServerOptions {
+        tls,
         tokens: tcp.tokens.clone(),
         write_budget_bytes: tcp.write_budget,
         partial_frame_timeout: tcp.partial_frame_timeout,
@@ -252,24 +262,26 @@ fn worker_options(tcp: &Tcp, labelled_queues: usize) -> ServerOptions {
     }
 }
 
-fn url(http: &Http, address: SocketAddr) -> String {
+fn url(http: &Http, address: SocketAddr, secure: bool) -> String {
     let path = if http.mcp { http.path.as_str() } else { "" };
-    format!("{}{path}", base_url(http, address))
+    format!("{}{path}", base_url(http, address, secure))
 }
 
 /// An address that a client on this machine can use: a wildcard is no place to connect to.
-fn base_url(http: &Http, address: SocketAddr) -> String {
+fn base_url(http: &Http, address: SocketAddr, secure: bool) -> String {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
         IpAddr::V6(ip) if ip.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
         _ if http.host.contains(':') => format!("[{}]", http.host),
         _ => http.host.clone(),
     };
-    format!("http://{host}:{}", address.port())
+    let scheme = if secure { "https" } else { "http" };
+    format!("{scheme}://{host}:{}", address.port())
 }
 
-fn endpoint_config(settings: &Http, port: u16) -> HttpConfig {
+fn endpoint_config(settings: &Http, port: u16, tls: bool) -> HttpConfig {
     HttpConfig {
+        tls,
         path: settings.path.clone(),
         allowed_hosts: settings.allowed_hosts.clone(),
         allowed_origins: settings.allowed_origins.clone(),
@@ -313,15 +325,8 @@ fn end_in_time(shutdown: CancellationToken) {
 
 /// Begins the stop at the first signal. With some patience for active jobs it then waits until none is left, the patience is
 /// over or another signal comes; after that, a further signal changes nothing, as the end is bounded anyway.
-fn end_on_signal(broker: Arc<dyn Broker>, stop: Stop, patience: Duration) {
+fn end_on_signal(mut signals: Signals, broker: Arc<dyn Broker>, stop: Stop, patience: Duration) {
     tokio::spawn(async move {
-        let mut signals = match Signals::new() {
-            Ok(signals) => signals,
-            Err(error) => {
-                tracing::error!(%error, "signals cannot be received");
-                return;
-            }
-        };
         signals.next().await;
         stop.accepting.cancel();
         if !patience.is_zero() {

@@ -109,6 +109,20 @@ pub enum ConfigError {
         "METRICS_AUTH is true, but there is no token to ask for: set BUNQUEUE_MCP_HTTP_TOKEN or AUTH_TOKENS"
     )]
     MetricsAuth,
+    /// One of two files that make TLS together.
+    #[error("{setting} is set, but {missing} is not: TLS needs both")]
+    HalfTls {
+        /// Flag or variable.
+        setting: String,
+        /// Variable.
+        missing: &'static str,
+    },
+    /// TLS for a program that has none.
+    #[error("{setting} is set, but only `serve` has TLS: unset it to start")]
+    NoTls {
+        /// Variable.
+        setting: String,
+    },
     /// A setting of the product that this version does not have.
     #[error("{setting} is set, but this version {instead}: unset it to start")]
     NotYet {

@@ -17,6 +17,7 @@ pub use read::load;
 
 use crate::engine::NoticeBounds;
 use crate::mcp::http::{AllowedHost, AllowedOrigin};
+use crate::net::TlsFile;
 
 /// Which program a setting belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub enum Key {
     AllowedHosts,
     AllowedOrigins,
     ServeMcp,
+    TlsCertificate,
+    TlsKey,
     MetricsQueues,
     MetricsAuth,
     TcpListen,
@@ -134,6 +137,10 @@ pub const SETTINGS: &[Setting] = &[
         "Further Origin headers to accept, separated by commas"),
     setting!(ServeMcp, Some("mcp"), ["BUNQUEUE_SERVE_MCP"], "true|false", "true", Serve,
         "Whether the HTTP listener carries the MCP endpoint"),
+    setting!(TlsCertificate, Some("tls-cert-file"), ["TLS_CERT_FILE"], "FILE", "", Serve,
+        "Certificate for TLS on both listeners, in PEM, with what stands between it and a known authority"),
+    setting!(TlsKey, Some("tls-key-file"), ["TLS_KEY_FILE"], "FILE", "", Serve,
+        "Its private key, in PEM without a passphrase"),
     setting!(MetricsQueues, Some("metrics-max-queues"), ["METRICS_MAX_QUEUES"], "N", "100", Both,
         "Queues with figures of their own in the metrics for Prometheus; the rest is only counted"),
     setting!(MetricsAuth, Some("metrics-auth"), ["METRICS_AUTH"], "true|false", "false", Serve,
@@ -195,8 +202,6 @@ pub const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
     ("STORAGE_WARNING_MB", "0", "keeps jobs in memory only"),
-    ("TLS_CERT_FILE", "", "serves without TLS"),
-    ("TLS_KEY_FILE", "", "serves without TLS"),
 ];
 
 /// A way to call the program.
@@ -243,6 +248,8 @@ pub struct Config {
     pub http: Option<Http>,
     /// The TCP listener, if there is one.
     pub tcp: Option<Tcp>,
+    /// Certificate and key, in this order, that both listeners have.
+    pub tls: Option<(TlsFile, TlsFile)>,
     /// The metrics page.
     pub metrics: Metrics,
     /// How long a stop waits for active jobs.

@@ -8,6 +8,7 @@ use super::{
 use crate::engine::NoticeBounds;
 use crate::http::is_page;
 use crate::mcp::http::is_loopback;
+use crate::net::TlsFile;
 
 /// Reads all settings of a program.
 ///
@@ -25,6 +26,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
     Ok(match program {
         Program::Serve => {
             let (http, tcp) = reader.serve()?;
+            let tls = reader.tls()?;
             let metrics = reader.metrics()?;
             let shutdown_timeout = reader.integer(Key::ShutdownTimeout, "non-negative", 0)?;
             if metrics.with_token && http.tokens.is_empty() {
@@ -34,6 +36,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 stdio: false,
                 http: Some(http),
                 tcp: Some(tcp),
+                tls,
                 metrics,
                 shutdown_timeout: Duration::from_millis(shutdown_timeout),
                 worker_timeout,
@@ -45,6 +48,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
             }
         }
         Program::Mcp | Program::Both => {
+            reader.refuse_tls()?;
             let transport = reader.choice(Key::Transport, "stdio or http", &["stdio", "http"])?;
             let http = if transport == "http" {
                 Some(reader.http()?)
@@ -55,6 +59,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 stdio: http.is_none(),
                 http,
                 tcp: reader.tcp_listen()?,
+                tls: None,
                 metrics: Metrics {
                     labelled_queues: reader.labelled_queues()?,
                     with_token: false,
@@ -301,6 +306,33 @@ impl Reader<'_> {
             }
         }
         Ok((http, tcp))
+    }
+
+    fn tls(&self) -> Result<Option<(TlsFile, TlsFile)>, ConfigError> {
+        let file = |Given { setting, value }| TlsFile {
+            setting,
+            path: value.into(),
+        };
+        let half = |given: Given, missing| ConfigError::HalfTls {
+            setting: given.setting,
+            missing,
+        };
+        match (self.given(Key::TlsCertificate), self.given(Key::TlsKey)) {
+            (Some(certificate), Some(key)) => Ok(Some((file(certificate), file(key)))),
+            (Some(certificate), None) => Err(half(certificate, "TLS_KEY_FILE")),
+            (None, Some(key)) => Err(half(key, "TLS_CERT_FILE")),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Whoever asks for TLS must not go without it unknowingly.
+    fn refuse_tls(&self) -> Result<(), ConfigError> {
+        let given = self
+            .given(Key::TlsCertificate)
+            .or_else(|| self.given(Key::TlsKey));
+        given.map_or(Ok(()), |Given { setting, .. }| {
+            Err(ConfigError::NoTls { setting })
+        })
     }
 
     fn metrics(&self) -> Result<Metrics, ConfigError> {

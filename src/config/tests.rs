@@ -43,6 +43,31 @@ fn defaults_are_stdio_alone_and_loopback_for_serve() {
 }
 
 #[test]
+fn tls_takes_two_files_and_is_for_serve() {
+    let (certificate, key) = (("TLS_CERT_FILE", "c.pem"), ("TLS_KEY_FILE", "k.pem"));
+    let file = |setting: &str, path: &str| TlsFile {
+        setting: setting.to_owned(),
+        path: path.into(),
+    };
+    let serve = load(Program::Serve, &Fixed(&[certificate, key])).unwrap();
+    let both = (
+        file("TLS_CERT_FILE", "c.pem"),
+        file("TLS_KEY_FILE", "k.pem"),
+    );
+    assert_eq!(serve.tls, Some(both));
+    let half = fault(Program::Serve, &[certificate, ("TLS_KEY_FILE", " ")]);
+    assert_eq!(
+        half,
+        "TLS_CERT_FILE is set, but TLS_KEY_FILE is not: TLS needs both"
+    );
+    assert_eq!(
+        fault(Program::Mcp, &[key]),
+        "TLS_KEY_FILE is set, but only `serve` has TLS: unset it to start"
+    );
+    assert_eq!(load(Program::Serve, &Fixed(&[])).unwrap().tls, None);
+}
+
+#[test]
 fn flags_win_over_variables_and_the_first_variable_wins() {
     let given = [
         ("--tcp-port", "1"),

@@ -10,6 +10,7 @@ use crate::engine::{
 };
 use crate::mcp::http::HttpConfig;
 use crate::mcp::stdio;
+use crate::net::HANDSHAKE_MAX;
 use crate::webhooks;
 
 /// What is bounded, by what, in which unit.
@@ -478,6 +479,11 @@ fn connections() -> Vec<Row> {
             "body of an HTTP request, up to",
             count(http.max_body),
             "bytes",
+        ),
+        (
+            "TLS handshake, up to",
+            HANDSHAKE_MAX.as_millis() as i128,
+            "ms",
         ),
     ]
 }

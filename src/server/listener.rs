@@ -3,22 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
+use crate::net::{Listener, Tls};
 
 use super::auth::Tokens;
 use super::dialogue::Door;
 use super::session;
 use super::{ServerOptions, Stop};
-
-/// Pause after a connection could not be accepted for lack of something (file descriptors, memory),
-/// which would otherwise be tried again without end.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves connections until they are told to end and have ended.
 ///
@@ -36,19 +32,17 @@ pub async fn serve(
         options,
         tokens,
     });
+    let listener = Listener::new(listener);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.accepting.cancelled() => break,
             Some(ended) = connections.join_next() => note_end(ended),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    // A token of its own: looking at a shared one would be a lock all connections share.
-                    let shutdown = stop.serving.child_token();
-                    connections.spawn(connection(stream, peer, Arc::clone(&door), shutdown));
-                }
-                Err(error) => note_refusal(&error).await,
-            },
+            (stream, peer) = listener.accept() => {
+                // A token of its own: looking at a shared one would be a lock all connections share.
+                let shutdown = stop.serving.child_token();
+                connections.spawn(connection(stream, peer, Arc::clone(&door), shutdown));
+            }
         }
     }
     drop(listener);
@@ -69,14 +63,21 @@ async fn connection(
     door: Arc<Door>,
     shutdown: CancellationToken,
 ) {
-    // Replies leave whole; waiting for more to send would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "connection ended before it began");
-        return;
-    }
     tracing::debug!(%peer, "connected");
-    let (reader, writer) = stream.into_split();
-    let ended = session::run(reader, writer, &door, &shutdown).await;
+    let ended = match &door.options.tls {
+        None => {
+            let (reader, writer) = stream.into_split();
+            session::run(reader, writer, &door, &shutdown).await
+        }
+        // In a box, so that a plain connection takes no more room than it needs.
+        Some(tls) => match Box::pin(encrypted(stream, tls, &door, &shutdown)).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::debug!(%peer, %error, "no handshake");
+                return;
+            }
+        },
+    };
     match ended {
         session::Ended::Closed | session::Ended::Broken | session::Ended::Shutdown => {
             tracing::debug!(%peer, ?ended, "disconnected");
@@ -85,22 +86,24 @@ async fn connection(
     }
 }
 
+/// The same behind TLS; an error is that of the handshake.
+async fn encrypted(
+    stream: TcpStream,
+    tls: &Tls,
+    door: &Door,
+    shutdown: &CancellationToken,
+) -> io::Result<session::Ended> {
+    let stream = tokio::select! {
+        shaken = tls.accept(stream) => shaken?,
+        () = shutdown.cancelled() => return Ok(session::Ended::Shutdown),
+    };
+    let (reader, writer) = tokio::io::split(stream);
+    Ok(session::run(reader, writer, door, shutdown).await)
+}
+
 /// A panic is the end of one connection; its jobs have gone back while it unwound.
 fn note_end(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection failed");
-    }
-}
-
-async fn note_refusal(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    if matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    ) {
-        tracing::debug!(%error, "a client left before it was accepted");
-    } else {
-        tracing::warn!(%error, "cannot accept connections");
-        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }

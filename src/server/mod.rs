@@ -22,6 +22,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::net::Tls;
+
 pub use frame_limit::FrameLimit;
 pub use listener::serve;
 
@@ -46,6 +48,8 @@ impl Default for Stop {
 /// What an operator may set about connections.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
+    /// Encrypts the connections; `None`: they are plain.
+    pub tls: Option<Tls>,
     /// Tokens of which a client must present one; without any, everybody may ask.
     pub tokens: Vec<String>,
     /// Bytes that may wait for a client that does not read them; then it is disconnected. `None` means
@@ -62,6 +66,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
+            tls: None,
             tokens: Vec::new(),
             write_budget_bytes: Some(67_108_864),
             partial_frame_timeout: Some(Duration::from_secs(60)),

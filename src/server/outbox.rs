@@ -13,6 +13,8 @@ pub(super) const KEEP_BYTES: usize = 1_048_576;
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
+    /// The socket has taken bytes that may still wait in a buffer of its own, as those of TLS do.
+    unflushed: bool,
 }
 
 impl Outbox {
@@ -22,7 +24,7 @@ impl Outbox {
     }
 
     /// Bytes that still have to leave.
-    pub(super) fn unsent(&self) -> &[u8] {
+    fn unsent(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
 
@@ -35,15 +37,21 @@ impl Outbox {
         self.len() == 0
     }
 
+    /// Whether everything has left, and nothing is kept on the way.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_empty() && !self.unflushed
+    }
+
     /// Notes that the socket has taken the first `bytes`.
     ///
     /// # Errors
     /// When it has taken none, which means that it never will.
-    pub(super) fn taken(&mut self, bytes: usize) -> io::Result<()> {
+    fn taken(&mut self, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.sent += bytes;
+        self.unflushed = true;
         if self.is_empty() {
             self.sent = 0;
             if self.bytes.capacity() > KEEP_BYTES {
@@ -68,15 +76,38 @@ impl Outbox {
             // A write that would wait is given up here and tried again by whoever can wait.
             match writer.write(self.unsent()).now_or_never() {
                 Some(taken) => self.taken(taken?)?,
-                None => break,
+                None => return Ok(()),
             }
         }
+        if self.unflushed
+            && let Some(flushed) = writer.flush().now_or_never()
+        {
+            flushed?;
+            self.unflushed = false;
+        }
         Ok(())
+    }
+
+    /// Waits until the socket takes more, or has passed on what it took. Nothing is lost when it is given up.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(super) async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.is_empty() {
+            writer.flush().await?;
+            self.unflushed = false;
+            return Ok(());
+        }
+        let taken = writer.write(self.unsent()).await?;
+        self.taken(taken)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use super::*;
 
     #[tokio::test]
@@ -95,6 +126,58 @@ mod tests {
         }
         assert_eq!(received, (0..100).collect::<Vec<u8>>());
         assert!(outbox.is_empty());
+    }
+
+    /// A socket that keeps what it has taken until it is flushed, and takes nothing while it may not flush.
+    struct Keeping {
+        kept: Vec<u8>,
+        passed: Vec<u8>,
+        may_flush: bool,
+    }
+
+    impl AsyncWrite for Keeping {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.kept.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if !self.may_flush {
+                return Poll::Pending;
+            }
+            let kept = std::mem::take(&mut self.kept);
+            self.passed.extend(kept);
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_flush(cx)
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_stays_behind_in_the_socket() {
+        let mut socket = Keeping {
+            kept: Vec::new(),
+            passed: Vec::new(),
+            may_flush: false,
+        };
+        let mut outbox = Outbox::default();
+        outbox.end().extend([1, 2]);
+        outbox.write_ready(&mut socket).unwrap();
+        assert!(outbox.is_empty() && !outbox.is_settled());
+        assert!(outbox.write(&mut socket).now_or_never().is_none());
+        socket.may_flush = true;
+        outbox.write(&mut socket).await.unwrap();
+        assert!(outbox.is_settled());
+        outbox.end().push(3);
+        outbox.write_ready(&mut socket).unwrap();
+        assert!(outbox.is_settled());
+        assert_eq!(socket.passed, [1, 2, 3]);
     }
 
     #[test]

@@ -88,7 +88,7 @@ where
     let farewell = say_farewell(&mut writer, &mut dialogue);
     let heard = tokio::time::timeout(FAREWELL, farewell).await;
     if ended == Ended::FrameTooLarge && matches!(heard, Ok(Ok(()))) {
-        let _ = tokio::time::timeout(LINGER, linger(&mut reader, &mut writer)).await;
+        let _ = tokio::time::timeout(LINGER, linger(&mut reader)).await;
     }
     ended
 }
@@ -132,9 +132,7 @@ where
         tokio::select! {
             () = &mut shut_down => return Ok(Ended::Shutdown),
             () = patience.over() => return Ok(Ended::Stalled),
-            sent = writer.write(dialogue.out.unsent()), if !dialogue.out.is_empty() => {
-                dialogue.out.taken(sent?)?;
-            }
+            sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => sent?,
             answered = dialogue.parked.next(), if !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);
@@ -177,20 +175,19 @@ async fn next_event(events: &mut Option<Subscription>) -> Option<Arc<PublishedEv
     }
 }
 
-/// Sends what has been said, and what is still being answered.
+/// Sends what has been said, and what is still being answered, then says that nothing more comes.
 async fn say_farewell<W>(writer: &mut W, dialogue: &mut Dialogue<'_>) -> io::Result<()>
 where
     W: AsyncWrite + Unpin,
 {
     loop {
         dialogue.out.write_ready(writer)?;
-        if dialogue.out.is_empty() && dialogue.parked.is_empty() {
-            return Ok(());
+        if dialogue.out.is_settled() && dialogue.parked.is_empty() {
+            // Behind TLS this is a message of its own, without which the end could be anybody's doing.
+            return writer.shutdown().await;
         }
         tokio::select! {
-            sent = writer.write(dialogue.out.unsent()), if !dialogue.out.is_empty() => {
-                dialogue.out.taken(sent?)?;
-            }
+            sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => sent?,
             answered = dialogue.parked.next(), if !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);
@@ -200,13 +197,8 @@ where
     }
 }
 
-/// Says that nothing more comes, and passes over what the client still sends.
-async fn linger<R, W>(reader: &mut R, writer: &mut W) -> io::Result<()>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    writer.shutdown().await?;
+/// Passes over what the client still sends.
+async fn linger(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     tokio::io::copy(reader, &mut tokio::io::sink()).await?;
     Ok(())
 }

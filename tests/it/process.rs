@@ -49,8 +49,13 @@ impl Process {
 
     /// Starts the program with this stdin.
     pub fn start_from(arguments: &[&str], env: &Env, stdin: Stdio) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_bunqueue-mcp"))
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bunqueue-mcp"));
+        command.args(arguments);
+        Self::run(command, env, stdin)
+    }
+
+    fn run(mut command: Command, env: &Env, stdin: Stdio) -> Self {
+        let mut child = command
             .env_clear()
             .envs(env.iter().copied())
             .stdin(stdin)
@@ -149,6 +154,8 @@ impl Drop for Process {
     }
 }
 
+const FREE_PORTS: [(&str, &str); 2] = [("TCP_PORT", "0"), ("HTTP_PORT", "0")];
+
 /// A running `bunqueue-mcp serve`.
 pub struct Serve {
     pub process: Process,
@@ -164,13 +171,18 @@ impl Serve {
     }
 
     pub fn start_with(env: &Env) -> Self {
-        let ports = [("TCP_PORT", "0"), ("HTTP_PORT", "0")];
-        let mut process = Process::start(&["serve"], &[&ports, env].concat());
+        let process = Process::start(&["serve"], &[&FREE_PORTS, env].concat());
+        Self::of(process)
+    }
+
+    fn of(mut process: Process) -> Self {
         drop(process.stdin());
         let line = process.line("bunqueue server started (");
+        let secure = line.contains("url: https://");
+        let url = ["url: http://", "url: https://"][usize::from(secure)];
         Self {
             tcp: address(&line, "tcp: "),
-            http: address(&line, "url: http://"),
+            http: address(&line, url),
             process,
         }
     }

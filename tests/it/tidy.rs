@@ -9,11 +9,15 @@ const COMMAND: &[&str] = &["engine"];
 const BASE: &[&str] = &["engine", "command"];
 const BROKER: &[&str] = &["engine", "command", "wire", "storage"];
 const METRICS: &[&str] = &["engine", "command", "wire", "storage", "broker"];
-const DOOR: &[&str] = &["engine", "command", "wire", "storage", "broker", "metrics"];
+const DOOR: &[&str] = &[
+    "engine", "command", "wire", "storage", "broker", "metrics", "net",
+];
 /// Settings are parsed into the types of the doors they are for; no door reads them itself.
-const SETTINGS: &[&str] = &["engine", "command", "broker", "server", "mcp", "http"];
+const SETTINGS: &[&str] = &[
+    "engine", "command", "broker", "server", "mcp", "http", "net",
+];
 const TOP: &[&str] = &[
-    "engine", "command", "wire", "storage", "broker", "metrics", "config", "server", "mcp",
+    "engine", "command", "wire", "storage", "broker", "metrics", "net", "config", "server", "mcp",
     "events", "webhooks", "http", "docgen",
 ];
 
@@ -26,6 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("storage", BASE),
     ("broker", BROKER),
     ("metrics", METRICS),
+    ("net", ENGINE),
     ("server", DOOR),
     ("mcp", DOOR),
     ("events", DOOR),

@@ -1,7 +1,7 @@
 //! Hosts and origins: which `Host` and `Origin` headers may reach the endpoint.
 //!
 //! This is the protection against DNS rebinding, so it holds without tokens too. Names are compared in lower case, addresses
-//! by value (`[0:0::1]` is `[::1]`), ports as numbers; a header without a port means port 80 (443 for an `https` origin).
+//! by value (`[0:0::1]` is `[::1]`), ports as numbers; a header without a port means that of its scheme: 443 for `https`, else 80.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -151,18 +151,23 @@ impl Origin {
             _ => return None,
         };
         let Authority { host, port } = Authority::parse(rest)?;
-        let default = if secure { 443 } else { 80 };
         Some(Self {
             secure,
             host,
-            port: port.unwrap_or(default),
+            port: port.unwrap_or(default_port(secure)),
         })
     }
+}
+
+const fn default_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
 }
 
 /// The hosts and origins one endpoint accepts.
 #[derive(Debug)]
 pub(super) struct Accepted {
+    /// Whether it is reached by `https`.
+    secure: bool,
     hosts: Vec<Authority>,
     origins: Vec<Origin>,
 }
@@ -194,19 +199,25 @@ impl Accepted {
             .iter()
             .map(|entry| entry.0.clone())
             .collect();
-        Self { hosts, origins }
+        Self {
+            secure: config.tls,
+            hosts,
+            origins,
+        }
     }
 
     /// Whether a `Host` header of this value may pass.
     pub(super) fn host(&self, header: &str) -> bool {
-        Authority::parse(header)
-            .is_some_and(|asked| self.covers(&asked.host, asked.port.unwrap_or(80)))
+        Authority::parse(header).is_some_and(|asked| {
+            self.covers(&asked.host, asked.port.unwrap_or(default_port(self.secure)))
+        })
     }
 
     /// Whether an `Origin` header of this value may pass.
     pub(super) fn origin(&self, header: &str) -> bool {
         Origin::parse(header).is_some_and(|asked| {
-            self.origins.contains(&asked) || (!asked.secure && self.covers(&asked.host, asked.port))
+            self.origins.contains(&asked)
+                || (asked.secure == self.secure && self.covers(&asked.host, asked.port))
         })
     }
 
@@ -321,6 +332,17 @@ mod tests {
         }
         assert!(accepted.origin("http://localhost"));
         assert!(accepted.origin("http://localhost:80"));
+    }
+
+    #[test]
+    fn with_tls_the_port_left_out_is_443_and_origins_are_encrypted() {
+        let mut config = HttpConfig::new("127.0.0.1", 443);
+        config.tls = true;
+        let accepted = Accepted::new(&config);
+        assert!(accepted.host("localhost") && accepted.host("localhost:443"));
+        assert!(!accepted.host("localhost:80"));
+        assert!(accepted.origin("https://localhost") && accepted.origin("https://127.0.0.1:443"));
+        assert!(!accepted.origin("http://localhost:443"));
     }
 
     #[test]

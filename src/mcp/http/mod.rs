@@ -2,7 +2,7 @@
 //!
 //! A layer of our own stands in front of rmcp's service and gives the statuses, bodies and headers of the contract; rmcp
 //! speaks the protocol behind it. `router` makes the endpoint and answers every path it does not know, so it can be merged
-//! with routers of other paths; `bind` and `serve` put the result on a socket. There is no TLS and no CORS here.
+//! with routers of other paths; `bind` and `serve` put the result on a socket. There is no CORS here.
 
 mod authority;
 mod checks;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use authority::{AllowedHost, AllowedOrigin, InvalidEntry, is_loopback};
 pub use endpoint::{router, token_check, unknown_paths};
-pub use serve::{bind, serve};
+pub use serve::{ServeOptions, bind, serve};
 
 /// Everything an endpoint is told from outside. The values are taken as they are: refusing bad ones is the business of
 /// whoever reads the settings.
@@ -29,6 +29,8 @@ pub struct HttpConfig {
     pub host: String,
     /// Port the listener is bound to, the real one when 0 was asked for.
     pub port: u16,
+    /// Whether the listener speaks TLS, so that its addresses begin with `https`.
+    pub tls: bool,
     /// Hosts accepted beside the bound one.
     pub allowed_hosts: Vec<AllowedHost>,
     /// Origins accepted beside those of accepted hosts.
@@ -50,6 +52,7 @@ impl HttpConfig {
             path: "/mcp".to_owned(),
             host: host.into(),
             port,
+            tls: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             tokens: Vec::new(),

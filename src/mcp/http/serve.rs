@@ -1,15 +1,29 @@
 //! The socket: binding, and serving a router on it until the process stops.
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt;
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+
+use crate::net::{Listener, Tls};
 
 /// Longest time from the shutdown token to the return of `serve`, connections that will not end included.
 const STOP_MAX: Duration = Duration::from_millis(1800);
+
+/// How a listener treats its connections.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// Encrypts them; `None`: they are plain.
+    pub tls: Option<Tls>,
+}
 
 /// Binds a listener. `host` is a name or an address, brackets around IPv6 optional; port 0 takes any free one.
 ///
@@ -25,32 +39,76 @@ pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Serves `app` until `shutdown` fires, then stops accepting and waits for the connections for a bounded time.
-///
-/// # Errors
-///
-/// None after the listener was bound: failures to accept are retried.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
+    options: ServeOptions,
     shutdown: CancellationToken,
-) -> io::Result<()> {
-    // An answer is several small writes; held back until the client acknowledges the one before, each call took 40 ms.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection could not be told to send at once");
+) {
+    let listener = Listener::new(listener);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            Some(ended) = connections.join_next() => note_end(ended),
+            (stream, _) = listener.accept() => {
+                connections.spawn(connection(stream, app.clone(), options.clone(), shutdown.clone()));
+            }
         }
-    });
-    let serving =
-        axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    let overdue = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(STOP_MAX).await;
+    }
+    drop(listener);
+    let all_end = async {
+        while let Some(ended) = connections.join_next().await {
+            note_end(ended);
+        }
     };
-    tokio::select! {
-        result = serving => result,
-        () = overdue => {
-            tracing::warn!("connections were still open when the time to stop was over");
-            Ok(())
+    if tokio::time::timeout(STOP_MAX, all_end).await.is_err() {
+        tracing::warn!("connections were still open when the time to stop was over");
+    }
+}
+
+/// A panic is the end of one connection.
+fn note_end(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection failed");
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    app: Router,
+    options: ServeOptions,
+    shutdown: CancellationToken,
+) {
+    let Some(tls) = options.tls else {
+        return converse(stream, app, &shutdown).await;
+    };
+    let shaken = tokio::select! {
+        shaken = tls.accept(stream) => shaken,
+        () = shutdown.cancelled() => return,
+    };
+    match shaken {
+        Ok(stream) => converse(stream, app, &shutdown).await,
+        Err(error) => tracing::debug!(%error, "no handshake"),
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    app: Router,
+    shutdown: &CancellationToken,
+) {
+    let app = TowerToHyperService::new(app);
+    let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), app));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
     }
 }

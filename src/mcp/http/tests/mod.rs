@@ -8,7 +8,6 @@ mod stop;
 mod timing;
 mod wire;
 
-use std::io;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{HttpConfig, bind, router, serve};
+use super::{HttpConfig, ServeOptions, bind, router, serve};
 use crate::mcp::echo_server::{PATIENCE, Watched};
 use wire::{Reply, Wire};
 
@@ -26,7 +25,7 @@ struct Site {
     watched: Watched,
     /// Ends the listener; the token of the endpoint itself is the one that `watched` holds.
     stop: CancellationToken,
-    server: JoinHandle<io::Result<()>>,
+    server: JoinHandle<()>,
 }
 
 impl Site {
@@ -51,7 +50,7 @@ impl Site {
         change(&mut config);
         let stop = CancellationToken::new();
         let app = router(factory, &config, watched.shutdown.clone());
-        let server = tokio::spawn(serve(listener, app, stop.clone()));
+        let server = tokio::spawn(serve(listener, app, ServeOptions::default(), stop.clone()));
         Self {
             address,
             watched,
@@ -97,7 +96,7 @@ impl Site {
         self.watched.shutdown.cancel();
         self.stop.cancel();
         let ended = timeout(PATIENCE, self.server).await.expect("in time");
-        ended.expect("no panic").expect("no error");
+        ended.expect("no panic");
     }
 }
 
