@@ -180,7 +180,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
             )
         });
         let app = routes(settings, &endpoint, handler.clone(), pages, &shutdown);
-        let options = ServeOptions { tls };
+        let options = ServeOptions {
+            tls,
+            ..ServeOptions::default()
+        };
         doors.spawn(http::serve(listener, app, options, shutdown.clone()));
     }
     if program == Program::Serve {

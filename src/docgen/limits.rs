@@ -8,7 +8,7 @@ use crate::engine::{
     NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIES_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX,
     WEBHOOKS_MAX, WORKER_BYTES_MAX, WORKERS_MAX,
 };
-use crate::mcp::http::HttpConfig;
+use crate::mcp::http::{HttpConfig, PATIENCE};
 use crate::mcp::stdio;
 use crate::net::HANDSHAKE_MAX;
 use crate::webhooks;
@@ -479,6 +479,11 @@ fn connections() -> Vec<Row> {
             "body of an HTTP request, up to",
             count(http.max_body),
             "bytes",
+        ),
+        (
+            "head of an HTTP request, and a halt within its body, up to",
+            PATIENCE.as_millis() as i128,
+            "ms",
         ),
         (
             "TLS handshake, up to",

@@ -49,6 +49,8 @@ pub(super) enum Refusal {
     UnknownSession,
     /// Rows 6 and 8.
     NoSession,
+    /// The body came to a halt, or its end.
+    CutOff,
     /// Row 7.
     NotJson,
     /// Row 7, with the `id` of the request and the reason.
@@ -104,6 +106,11 @@ impl Refusal {
                 StatusCode::BAD_REQUEST,
                 -32000,
                 "Bad Request: Mcp-Session-Id header is required".into(),
+            ),
+            Self::CutOff => (
+                StatusCode::REQUEST_TIMEOUT,
+                -32000,
+                "Request timeout: the body is incomplete".into(),
             ),
             Self::NotJson => (
                 StatusCode::BAD_REQUEST,

@@ -406,8 +406,8 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, (Refusal, Body)> {
         match part {
             Ok(part) if part.len() <= limit - text.len() => text.extend_from_slice(&part),
             Ok(_) => return Err((Refusal::TooLarge, Body::from_stream(parts))),
-            // Cut off by the client; nobody is left to read an answer.
-            Err(_) => return Err((Refusal::NotJson, Body::empty())),
+            // If it was cut off by the client, nobody is left to read this.
+            Err(_) => return Err((Refusal::CutOff, Body::empty())),
         }
     }
     Ok(text.freeze())

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use authority::{AllowedHost, AllowedOrigin, InvalidEntry, is_loopback};
 pub use endpoint::{router, token_check, unknown_paths};
-pub use serve::{ServeOptions, bind, serve};
+pub use serve::{PATIENCE, ServeOptions, bind, serve};
 
 /// Everything an endpoint is told from outside. The values are taken as they are: refusing bad ones is the business of
 /// whoever reads the settings.

@@ -1,5 +1,6 @@
 //! The endpoint over loopback, against a client that writes its own bytes.
 
+mod patience;
 mod refusals;
 mod row;
 mod sessions;
@@ -9,6 +10,7 @@ mod timing;
 mod wire;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -39,10 +41,30 @@ impl Site {
         Self::of(watched, change, move || handlers.handler()).await
     }
 
+    /// One that waits so long for whoever begins a request.
+    async fn with_patience(patience: Duration) -> Self {
+        let options = ServeOptions {
+            patience,
+            ..ServeOptions::default()
+        };
+        let watched = Watched::new();
+        let handlers = watched.clone();
+        Self::serving(watched, |_| {}, move || handlers.handler(), options).await
+    }
+
     async fn of<H: rmcp::ServerHandler>(
         watched: Watched,
         change: impl FnOnce(&mut HttpConfig),
         factory: impl Fn() -> H + Send + Sync + Clone + 'static,
+    ) -> Self {
+        Self::serving(watched, change, factory, ServeOptions::default()).await
+    }
+
+    async fn serving<H: rmcp::ServerHandler>(
+        watched: Watched,
+        change: impl FnOnce(&mut HttpConfig),
+        factory: impl Fn() -> H + Send + Sync + Clone + 'static,
+        options: ServeOptions,
     ) -> Self {
         let listener = bind("127.0.0.1", 0).await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -50,7 +72,7 @@ impl Site {
         change(&mut config);
         let stop = CancellationToken::new();
         let app = router(factory, &config, watched.shutdown.clone());
-        let server = tokio::spawn(serve(listener, app, ServeOptions::default(), stop.clone()));
+        let server = tokio::spawn(serve(listener, app, options, stop.clone()));
         Self {
             address,
             watched,
