@@ -32,7 +32,7 @@ pub async fn serve(
         options,
         tokens,
     });
-    let listener = Listener::new(listener);
+    let mut listener = Listener::new(listener);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

@@ -175,6 +175,16 @@ impl Serve {
         Self::of(process)
     }
 
+    /// One that may open only so many files, connections included.
+    #[cfg(unix)]
+    pub fn start_with_files(most: u32) -> Self {
+        let mut command = Command::new("/bin/sh");
+        let program = env!("CARGO_BIN_EXE_bunqueue-mcp");
+        let limited = format!("ulimit -n {most} && exec \"$0\" serve");
+        command.args(["-c", &limited, program]);
+        Self::of(Process::run(command, &FREE_PORTS, Stdio::piped()))
+    }
+
     fn of(mut process: Process) -> Self {
         drop(process.stdin());
         let line = process.line("bunqueue server started (");

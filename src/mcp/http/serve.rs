@@ -66,7 +66,7 @@ pub async fn serve(
     options: ServeOptions,
     shutdown: CancellationToken,
 ) {
-    let listener = Listener::new(listener);
+    let mut listener = Listener::new(listener);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

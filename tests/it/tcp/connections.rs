@@ -126,3 +126,27 @@ fn connections_that_come_and_go_leave_the_server_usable() {
         );
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_lack_of_file_descriptors_is_said_once_and_ends() {
+    const FILES: u32 = 60;
+    let serve = Serve::start_with_files(FILES);
+    let mut first = Conn::open(serve.tcp);
+    first.ok(&json!({ "cmd": "Ping" }));
+    // The system takes these on behalf of the program, which has no room for all of them.
+    let crowd: Vec<_> = (0..FILES)
+        .map(|_| std::net::TcpStream::connect(serve.tcp).unwrap())
+        .collect();
+    serve.process.line("cannot accept connections");
+    // It tries again every 50 ms.
+    first.ok(&json!({ "cmd": "PULL", "queue": "q", "timeout": 500 }));
+    drop(crowd);
+    Conn::open(serve.tcp).ok(&json!({ "cmd": "Ping" }));
+    let printed = serve.process.stderr();
+    assert_eq!(
+        printed.matches("cannot accept connections").count(),
+        1,
+        "{printed}"
+    );
+}
