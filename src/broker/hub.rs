@@ -1,5 +1,7 @@
 //! Who listens to which events. Publishing happens under the engine's lock, so that events of a queue arrive in
-//! the order in which they happened; it only clones pointers. Encoding happens in the subscribers, once.
+//! the order in which they happened. All events of a publication lie in one batch that its subscribers share, and each
+//! gets one message, so that many subscribers cost little there and none wakes for half of a batch. Picking out what he
+//! wants is up to the subscriber; encoding too, once for all.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +10,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::engine::{Event, EventKind, Millis};
+use crate::engine::{Event, EventKind, Millis, Payload};
 
 /// Events a subscriber may be behind by; then its subscription ends.
 pub const BACKLOG_MAX: usize = 65_536;
+/// Bytes of payloads in batches a subscriber has not finished; then its subscription ends. One batch alone may hold more.
+pub const BACKLOG_BYTES_MAX: usize = 268_435_456;
 
 /// Which events a subscriber wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,23 +44,95 @@ impl PublishedEvent {
     }
 }
 
+/// The events of one publication in one queue, and the bytes of their payloads.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Arc<PublishedEvent>>,
+    /// How many there are of each type; `None` for one that nobody wants, of which there are none here.
+    kinds: Vec<(&'static str, Option<usize>)>,
+    bytes: usize,
+}
+
+/// What one subscriber gets of a publication.
+struct Message {
+    batch: Arc<Batch>,
+    /// Events that he wants and may have.
+    left: usize,
+    /// Those of the batch that have been looked at.
+    seen: usize,
+}
+
+/// How far a subscriber is behind.
+#[derive(Default)]
+struct Backlog {
+    events: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
 /// A subscriber's end.
 pub struct Subscription {
-    receiver: mpsc::Receiver<Arc<PublishedEvent>>,
+    receiver: mpsc::UnboundedReceiver<Message>,
+    /// The message that is being read.
+    current: Option<Message>,
+    backlog: Arc<Backlog>,
+    types: Types,
     hub: Weak<Hub>,
     queue: Arc<str>,
     id: u64,
 }
 
 impl Subscription {
-    /// The next event; `None` when the subscriber fell behind by more than [`BACKLOG_MAX`].
+    /// The next event; `None` when the subscriber fell behind by more than [`BACKLOG_MAX`] or [`BACKLOG_BYTES_MAX`].
     pub async fn next(&mut self) -> Option<Arc<PublishedEvent>> {
-        self.receiver.recv().await
+        loop {
+            if let Some(event) = self.next_of_current() {
+                return Some(event);
+            }
+            self.current = Some(self.receiver.recv().await?);
+        }
     }
 
     /// An event that has already happened.
     pub fn try_next(&mut self) -> Option<Arc<PublishedEvent>> {
-        self.receiver.try_recv().ok()
+        loop {
+            if let Some(event) = self.next_of_current() {
+                return Some(event);
+            }
+            self.current = Some(self.receiver.try_recv().ok()?);
+        }
+    }
+
+    /// Events that have happened and have not been read.
+    pub fn behind(&self) -> usize {
+        self.backlog.events.load(Ordering::Acquire)
+    }
+
+    fn next_of_current(&mut self) -> Option<Arc<PublishedEvent>> {
+        let message = self.current.as_mut()?;
+        while message.left > 0
+            && let Some(event) = message.batch.events.get(message.seen)
+        {
+            message.seen += 1;
+            if !wants(&self.types, event.event.kind.name()) {
+                continue;
+            }
+            message.left -= 1;
+            let event = Arc::clone(event);
+            self.backlog.events.fetch_sub(1, Ordering::Release);
+            if message.left == 0 {
+                self.finish_current();
+            }
+            return Some(event);
+        }
+        self.finish_current();
+        None
+    }
+
+    fn finish_current(&mut self) {
+        if let Some(message) = self.current.take() {
+            let bytes = message.batch.bytes;
+            self.backlog.bytes.fetch_sub(bytes, Ordering::Release);
+        }
     }
 }
 
@@ -68,21 +144,53 @@ impl Drop for Subscription {
     }
 }
 
+/// Names of types; `None` means all.
+type Types = Option<Arc<[String]>>;
+
+fn wants(types: &Types, kind: &str) -> bool {
+    types
+        .as_ref()
+        .is_none_or(|types| types.iter().any(|name| name == kind))
+}
+
 struct Subscriber {
     id: u64,
-    types: Option<Vec<String>>,
-    sender: mpsc::Sender<Arc<PublishedEvent>>,
+    types: Types,
+    sender: mpsc::UnboundedSender<Message>,
+    backlog: Arc<Backlog>,
 }
 
 impl Subscriber {
-    fn accepts(&self, event: &Event) -> bool {
-        self.wants(&event.kind)
+    fn wants(&self, kind: &str) -> bool {
+        wants(&self.types, kind)
     }
 
-    fn wants(&self, kind: &EventKind) -> bool {
-        self.types
-            .as_ref()
-            .is_none_or(|types| types.iter().any(|name| name == kind.name()))
+    /// Hands over what it wants of a batch; false when it has fallen too far behind, or is gone.
+    fn offer(&self, batch: &Arc<Batch>) -> bool {
+        let wanted = match &self.types {
+            None => batch.events.len(),
+            Some(_) => {
+                let kinds = batch.kinds.iter().filter(|(name, _)| self.wants(name));
+                kinds.filter_map(|(_, count)| *count).sum()
+            }
+        };
+        if wanted == 0 {
+            return true;
+        }
+        let kept = self.backlog.bytes.load(Ordering::Acquire);
+        if kept > 0 && kept + batch.bytes > BACKLOG_BYTES_MAX {
+            return false;
+        }
+        let left =
+            wanted.min(BACKLOG_MAX.saturating_sub(self.backlog.events.load(Ordering::Acquire)));
+        self.backlog.events.fetch_add(left, Ordering::Release);
+        self.backlog.bytes.fetch_add(batch.bytes, Ordering::Release);
+        let message = Message {
+            batch: Arc::clone(batch),
+            left,
+            seen: 0,
+        };
+        self.sender.send(message).is_ok() && left == wanted
     }
 
     fn wants_notices(&self) -> bool {
@@ -120,12 +228,16 @@ impl Hub {
     }
 
     pub(super) fn subscribe(self: &Arc<Self>, filter: EventFilter) -> Subscription {
-        let (sender, receiver) = mpsc::channel(BACKLOG_MAX);
+        // What lies in it is bounded by the backlog.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let backlog = Arc::new(Backlog::default());
+        let types: Types = filter.types.map(Into::into);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) as u64;
         let subscriber = Subscriber {
             id,
-            types: filter.types,
+            types: types.clone(),
             sender,
+            backlog: Arc::clone(&backlog),
         };
         let mut subscribers = self.subscribers.lock();
         let list = subscribers.entry(Arc::clone(&filter.queue)).or_default();
@@ -137,6 +249,9 @@ impl Hub {
         drop(subscribers);
         Subscription {
             receiver,
+            current: None,
+            backlog,
+            types,
             hub: Arc::downgrade(self),
             queue: filter.queue,
             id,
@@ -145,28 +260,19 @@ impl Hub {
 
     pub(super) fn publish(&self, events: &mut Vec<Event>) {
         let mut subscribers = self.subscribers.lock();
-        for event in events.drain(..) {
-            let Some(list) = subscribers.get_mut(&event.queue) else {
+        for (queue, batch) in batches(events, &subscribers) {
+            let Some(list) = subscribers.get_mut(&queue) else {
                 continue;
             };
-            if !list.iter().any(|subscriber| subscriber.accepts(&event)) {
-                continue;
-            }
-            let published = Arc::new(PublishedEvent {
-                event,
-                encoded: OnceLock::new(),
-            });
-            // A full channel drops the sender: the subscriber sees its end and closes.
+            let batch = Arc::new(batch);
+            // Without its sender a subscriber sees the end once it has read what it had, and closes.
             let before = list.len();
-            list.retain(|subscriber| {
-                !subscriber.accepts(&published.event)
-                    || subscriber.sender.try_send(Arc::clone(&published)).is_ok()
-            });
+            list.retain(|subscriber| subscriber.offer(&batch));
             if list.len() < before {
                 self.changes.fetch_add(1, Ordering::Release);
             }
             if list.is_empty() {
-                subscribers.remove(&published.event.queue);
+                subscribers.remove(&queue);
             }
         }
     }
@@ -177,7 +283,7 @@ impl Hub {
             .subscribers
             .lock()
             .iter()
-            .filter(|(_, list)| list.iter().any(|subscriber| subscriber.wants(kind)))
+            .filter(|(_, list)| list.iter().any(|subscriber| subscriber.wants(kind.name())))
             .map(|(queue, _)| Event {
                 queue: Arc::clone(queue),
                 job: None,
@@ -203,6 +309,50 @@ impl Hub {
         if list.is_empty() {
             subscribers.remove(queue);
         }
+    }
+}
+
+/// The events that somebody wants, by queue, in their order.
+fn batches(
+    events: &mut Vec<Event>,
+    subscribers: &HashMap<Arc<str>, Vec<Subscriber>>,
+) -> HashMap<Arc<str>, Batch> {
+    let mut batches: HashMap<Arc<str>, Batch> = HashMap::new();
+    for event in events.drain(..) {
+        let Some(list) = subscribers.get(&event.queue) else {
+            continue;
+        };
+        let batch = batches.entry(Arc::clone(&event.queue)).or_default();
+        let name = event.kind.name();
+        if !batch.kinds.iter().any(|(kind, _)| *kind == name) {
+            // Asked once for many events, since there may be many subscribers.
+            let is_wanted = list.iter().any(|subscriber| subscriber.wants(name));
+            batch.kinds.push((name, is_wanted.then_some(0)));
+        }
+        let kind = batch.kinds.iter_mut().find(|(kind, _)| *kind == name);
+        let Some((_, Some(count))) = kind else {
+            continue;
+        };
+        *count += 1;
+        batch.bytes += payload_bytes(&event.kind);
+        batch.events.push(Arc::new(PublishedEvent {
+            event,
+            encoded: OnceLock::new(),
+        }));
+    }
+    batches
+}
+
+/// Bytes of somebody's own that an event keeps alive.
+fn payload_bytes(kind: &EventKind) -> usize {
+    let len =
+        |payload: &Option<Payload>| payload.as_ref().map_or(0, |payload| payload.bytes().len());
+    let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    match kind {
+        EventKind::Completed { result } => len(result),
+        EventKind::Failed { error, data, .. } => text(error) + len(data),
+        EventKind::Progress { message, .. } => text(message),
+        _ => 0,
     }
 }
 
@@ -277,6 +427,75 @@ mod tests {
         hub.publish(&mut vec![event(EventKind::Paused)]);
         assert!(hub.watched().is_empty() && hub.changes() > before);
         drop((stalls, slow));
+    }
+
+    #[test]
+    fn a_publication_is_one_message_for_each_who_wants_some_of_it() {
+        let hub = Arc::new(Hub::default());
+        let mut all = hub.subscribe(on("q", &[]));
+        let mut some = hub.subscribe(on("q", &["paused", "x"]));
+        let mut none = hub.subscribe(on("q", &["stalled"]));
+        let kinds = [EventKind::Paused, EventKind::Resumed, EventKind::Paused];
+        hub.publish(&mut kinds.map(event).to_vec());
+        let waiting = [&all, &some, &none].map(|one| (one.receiver.len(), one.behind()));
+        assert_eq!(waiting, [(1, 3), (1, 2), (0, 0)]);
+        let read = |subscription: &mut Subscription| {
+            let told = std::iter::from_fn(|| subscription.try_next());
+            told.map(|told| told.event().kind.name())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(read(&mut all), ["paused", "resumed", "paused"]);
+        assert_eq!(read(&mut some), ["paused", "paused"]);
+        assert!(read(&mut none).is_empty());
+        assert_eq!([&all, &some].map(Subscription::behind), [0, 0]);
+    }
+
+    #[test]
+    fn an_event_is_encoded_once_for_many_and_kept_by_nobody_who_does_not_want_it() {
+        let hub = Arc::new(Hub::default());
+        let mut subscribers = [(); 3].map(|()| hub.subscribe(on("q", &["paused"])));
+        hub.publish(&mut vec![
+            event(EventKind::Resumed),
+            event(EventKind::Paused),
+        ]);
+        let mut encoded = 0;
+        for subscriber in &mut subscribers {
+            let message = subscriber.receiver.try_recv().unwrap();
+            assert_eq!(message.batch.events.len(), 1, "nobody wants the other");
+            subscriber.current = Some(message);
+            let published = subscriber.try_next().unwrap();
+            let bytes = published.encoded(|event| {
+                encoded += 1;
+                event.kind.name().as_bytes().to_vec()
+            });
+            assert_eq!(bytes, b"paused");
+        }
+        assert_eq!(encoded, 1);
+    }
+
+    #[test]
+    fn payloads_that_wait_for_a_subscriber_are_bounded() {
+        const MIB: usize = 1_048_576;
+        let hub = Arc::new(Hub::default());
+        let mut reading = hub.subscribe(on("q", &[]));
+        let mut lazy = hub.subscribe(on("q", &["completed"]));
+        let result = Payload::new(&vec![0xc0; MIB]);
+        let completed = |jobs: usize| {
+            let result = Some(result.clone());
+            hub.publish(&mut vec![event(EventKind::Completed { result }); jobs]);
+        };
+        completed(2 * BACKLOG_BYTES_MAX / MIB);
+        let mut read = 0;
+        while reading.try_next().is_some() {
+            read += 1;
+        }
+        assert_eq!(read, 2 * BACKLOG_BYTES_MAX / MIB, "one batch may be larger");
+        hub.publish(&mut vec![event(EventKind::Paused)]);
+        completed(1);
+        assert_eq!(hub.subscribers.lock()["q"].len(), 1);
+        assert_eq!((lazy.behind(), reading.behind()), (read, 2));
+        assert_eq!(std::iter::from_fn(|| lazy.try_next()).count(), read);
+        assert!(lazy.receiver.is_closed());
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub const SETTINGS: &[Setting] = &[
     setting!(TcpIdleTimeout, Some("tcp-idle-timeout-ms"), ["TCP_IDLE_TIMEOUT_MS"], "MS", "60000", Both,
         "Silence inside a frame after which a worker's connection closes; 0 waits without end"),
     setting!(TcpWriteBudget, Some("tcp-max-write-queue-bytes"), ["TCP_MAX_WRITE_QUEUE_BYTES"], "BYTES", "67108864", Both,
-        "Unread answers and events after which a worker's connection closes; 0 sets no bound"),
+        "Unread answers and events at which a connection waits, and closes if nothing is read for 5 s; 0 sets no bound"),
     setting!(FrameLimit, Some("rate-limit-max-requests"), ["RATE_LIMIT_MAX_REQUESTS"], "N", "", Both,
         "Frames that a worker's connection may send within the window; unset sets no bound"),
     setting!(FrameWindow, Some("rate-limit-window-ms"), ["RATE_LIMIT_WINDOW_MS"], "MS", "60000", Both,

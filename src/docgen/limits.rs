@@ -1,6 +1,8 @@
 //! The reference of limits: every bound and default, read from the constants that the program itself uses.
 
-use crate::broker::{ALL_CALL_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX};
+use crate::broker::{
+    ALL_CALL_BYTES_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX,
+};
 use crate::command::bounds;
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
@@ -473,6 +475,11 @@ fn connections() -> Vec<Row> {
             "events that a subscriber may be behind by",
             count(BACKLOG_MAX),
             "events",
+        ),
+        (
+            "payloads of events that a subscriber may be behind by",
+            count(BACKLOG_BYTES_MAX),
+            "bytes",
         ),
         ("line on stdio, up to", count(stdio::LINE_MAX), "bytes"),
         (

@@ -1,13 +1,17 @@
 //! One client's conversation, without its socket: frames in, replies and events out, in order.
 //!
 //! Commands that follow each other are applied together, so that a full read costs one turn of the
-//! broker. Events caused by a command are written before its reply when the subscriber is the same
+//! broker. Their answers are due in that order and encoded while there is room within the write budget;
+//! until then they wait as they came from the broker, with payloads that are shared, and no further frame
+//! is taken. Events caused by a command are written before its reply when the subscriber is the same
 //! connection (tcp protocol section 4).
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::broker::{BACKLOG_MAX, Broker, EventFilter, PublishedEvent, Submitted, Subscription};
+use crate::broker::{Broker, EventFilter, PublishedEvent, Submitted, Subscription};
 use crate::command::bounds::FRAME_MAX;
 use crate::command::{Command, Fail, MoveToWait, Reply};
 use crate::engine::{ConnectionId, Delivery, FailReport, Millis, Overview, TokenGiven};
@@ -104,13 +108,24 @@ pub(super) enum Rest {
     },
     /// Frames that are to be taken once replies have left.
     More,
-    /// Frames that are to be taken once parked requests have been answered.
+    /// Frames that are to be taken once parked requests have been answered, or what is due has been said.
     Full,
     /// A frame that nobody accepts; the connection ends.
     TooLarge,
 }
 
-/// A conversation. Dropping it withdraws its waits, then tells the broker that its client is gone.
+/// Something to be said in its turn.
+enum Due {
+    /// The answer to a command.
+    Answer(Answered),
+    /// A refusal with this text.
+    Refusal(ReqId, Cow<'static, str>),
+    /// What the session is asked itself. It is done in its turn too, which is before any later frame is taken.
+    Session(ReqId, SessionAction),
+}
+
+/// A conversation. Dropping it gives back what was not said, withdraws its waits, then tells the broker that its
+/// client is gone.
 pub(super) struct Dialogue<'d> {
     door: &'d Door,
     decoder: Decoder,
@@ -122,8 +137,14 @@ pub(super) struct Dialogue<'d> {
     /// Their weight together.
     load: usize,
     answers: Vec<Submitted>,
+    /// What is to be said, each with the number of events that have to be told before it.
+    due: VecDeque<(u64, Due)>,
+    /// Bytes that may wait encoded; one frame more begins below it.
+    budget: usize,
     pub(super) out: Outbox,
     pub(super) events: Option<Subscription>,
+    /// Events told so far.
+    told: u64,
     pub(super) parked: Parked,
     /// After `parked`: fields are dropped in order.
     attachment: Option<Attachment<'d>>,
@@ -154,16 +175,30 @@ impl<'d> Dialogue<'d> {
             commands: Vec::new(),
             load: 0,
             answers: Vec::new(),
+            due: VecDeque::new(),
+            budget: door.options.write_budget_bytes.unwrap_or(usize::MAX),
             out: Outbox::default(),
             events: None,
+            told: 0,
             parked: Parked::default(),
             attachment: Some(Attachment { broker, id }),
         }
     }
 
-    /// Takes frames from the front of received bytes and answers them; also says how many bytes that
-    /// were and what the rest is.
+    /// Whether more may be encoded.
+    pub(super) fn has_room(&self) -> bool {
+        self.out.len() < self.budget
+    }
+
+    /// Whether nothing waits to be encoded.
+    pub(super) fn has_said_all(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// Takes frames from the front of received bytes and answers them, after what is due from earlier
+    /// ones; also says how many bytes that were and what the rest is.
     pub(super) fn take_frames(&mut self, received: &[u8]) -> (usize, Rest) {
+        self.speak();
         let enough = self.out.len() + PORTION_BYTES;
         let mut left = received;
         let rest = loop {
@@ -178,13 +213,14 @@ impl<'d> Dialogue<'d> {
                 _ if left.is_empty() => break Rest::Nothing,
                 Front::Partial { missing } => break Rest::Partial { missing },
                 Front::TooLarge { announced } => {
-                    self.apply_run();
                     let text =
                         format!("Frame too large: {announced} bytes exceeds maximum {FRAME_MAX}");
-                    self.refuse(&ReqId::NONE, &text);
+                    self.say(Due::Refusal(ReqId::NONE, text.into()));
                     break Rest::TooLarge;
                 }
-                Front::Frame { .. } if !self.parked.has_room(0) => break Rest::Full,
+                Front::Frame { .. } if !self.parked.has_room(0) || !self.due.is_empty() => {
+                    break Rest::Full;
+                }
                 Front::Frame { .. } if self.out.len() > enough => break Rest::More,
                 Front::Frame { body, rest } => {
                     self.take(body);
@@ -205,14 +241,15 @@ impl<'d> Dialogue<'d> {
                 Ok(envelope) => envelope.into_req_id().text_only(),
                 Err(unusable) => unusable.req_id,
             };
-            return self.refuse_in_turn(&req_id, "Rate limit exceeded");
+            return self.say(Due::Refusal(req_id, "Rate limit exceeded".into()));
         }
         let envelope = match envelope {
             Ok(envelope) => envelope,
-            Err(unusable) => return self.refuse_in_turn(&unusable.req_id, unusable.text),
+            Err(unusable) => return self.say(Due::Refusal(unusable.req_id, unusable.text.into())),
         };
         if !self.authenticated && !envelope.is_auth() {
-            return self.refuse_in_turn(envelope.req_id(), "Not authenticated");
+            let req_id = envelope.into_req_id();
+            return self.say(Due::Refusal(req_id, "Not authenticated".into()));
         }
         let action = self.decoder.decode(&envelope);
         let req_id = envelope.into_req_id();
@@ -222,16 +259,44 @@ impl<'d> Dialogue<'d> {
                 self.commands.push(command);
                 self.asked.push(Asked { req_id, shape });
             }
-            Action::Session(action) => {
-                self.apply_run();
-                self.answer_itself(&req_id, action);
-            }
+            Action::Session(action) => self.say(Due::Session(req_id, action)),
             Action::Answered(answer, shape) => {
-                self.apply_run();
-                self.answer((Asked { req_id, shape }, Ok(answer)));
+                self.say(Due::Answer((Asked { req_id, shape }, Ok(answer))));
             }
-            Action::Refused(error) => self.refuse_in_turn(&req_id, &error.to_string()),
-            Action::Unknown(text) => self.refuse_in_turn(&req_id, &text),
+            Action::Refused(error) => self.say(Due::Refusal(req_id, error.to_string().into())),
+            Action::Unknown(text) => self.say(Due::Refusal(req_id, text.into())),
+        }
+    }
+
+    /// Says something after the answers to what was asked before it.
+    fn say(&mut self, due: Due) {
+        self.apply_run();
+        self.owe(due);
+        self.speak();
+    }
+
+    fn owe(&mut self, due: Due) {
+        let behind = self.events.as_ref().map_or(0, Subscription::behind);
+        self.due.push_back((self.told + behind as u64, due));
+    }
+
+    /// Encodes what is due while there is room, and no more than a portion.
+    pub(super) fn speak(&mut self) {
+        let enough = self
+            .budget
+            .min(self.out.len().saturating_add(PORTION_BYTES));
+        while self.out.len() < enough
+            && let Some((after, due)) = self.due.pop_front()
+        {
+            if !self.tell_events_until(after) {
+                self.due.push_front((after, due));
+                return;
+            }
+            match due {
+                Due::Answer(answered) => self.answer(answered),
+                Due::Refusal(req_id, text) => self.refuse(&req_id, &text),
+                Due::Session(req_id, action) => self.answer_itself(&req_id, action),
+            }
         }
     }
 
@@ -249,16 +314,16 @@ impl<'d> Dialogue<'d> {
         attachment
             .broker
             .submit(Some(attachment.id), &mut self.commands, &mut answers);
-        self.tell_events();
         for (asked, submitted) in asked.drain(..).zip(answers.drain(..)) {
             match submitted {
-                Submitted::Done(answer) => self.answer((asked, answer)),
+                Submitted::Done(answer) => self.owe(Due::Answer((asked, answer))),
                 Submitted::Later(pending) => self.parked.park(asked, pending),
             }
         }
         // The lists go back for their capacity.
         self.asked = asked;
         self.answers = answers;
+        self.speak();
     }
 
     fn answer(&mut self, (asked, answer): Answered) {
@@ -301,42 +366,46 @@ impl<'d> Dialogue<'d> {
         reply::answer(&mut Vec::new(), &ReqId::NONE, &shape, &answer, self.door)
     }
 
-    /// Takes over an answer that was waited for, with all others that are there by now.
+    /// Takes over an answer that was waited for, with all others that are there by now and have room.
     pub(super) fn answer_parked(&mut self, first: Answered) {
-        self.tell_events();
         let mut next = Some(first);
         while let Some(answered) = next {
-            self.answer(answered);
-            next = self.parked.try_next();
+            self.owe(Due::Answer(answered));
+            self.speak();
+            next = self
+                .due
+                .is_empty()
+                .then(|| self.parked.try_next())
+                .flatten();
         }
     }
 
-    /// Takes over an event that was waited for, with all others that are there by now.
+    /// Takes over an event that was waited for, with all others that are there by now and have room.
     pub(super) fn tell_event(&mut self, first: &PublishedEvent) {
-        self.out
-            .end()
-            .extend_from_slice(first.encoded(event::encode));
-        self.tell_events();
+        self.write_event(first);
+        let behind = self.events.as_ref().map_or(0, Subscription::behind);
+        self.tell_events_until(self.told + behind as u64);
     }
 
-    fn tell_events(&mut self) {
-        let Some(events) = &mut self.events else {
-            return;
-        };
-        // As many as can have been waiting: what comes in meanwhile must not hold up the replies.
-        for _ in 0..BACKLOG_MAX {
-            let Some(next) = events.try_next() else {
-                return;
-            };
-            self.out
-                .end()
-                .extend_from_slice(next.encoded(event::encode));
+    /// Tells events until so many have been told; false when there is no room for that.
+    fn tell_events_until(&mut self, after: u64) -> bool {
+        while self.told < after
+            && let Some(events) = &mut self.events
+        {
+            if self.out.len() >= self.budget {
+                return false;
+            }
+            // What is behind has been published, so it is there.
+            let Some(next) = events.try_next() else { break };
+            self.write_event(&next);
         }
+        true
     }
 
-    fn refuse_in_turn(&mut self, req_id: &ReqId, text: &str) {
-        self.apply_run();
-        self.refuse(req_id, text);
+    fn write_event(&mut self, event: &PublishedEvent) {
+        self.told += 1;
+        let bytes = event.encoded(event::encode);
+        self.out.end().extend_from_slice(bytes);
     }
 
     fn refuse(&mut self, req_id: &ReqId, text: &str) {
@@ -356,14 +425,12 @@ impl<'d> Dialogue<'d> {
                 }
             }
             SessionAction::Subscribe { queue, types } => {
-                self.tell_events();
                 let queue = queue.shared();
                 let subscription = self.door.broker.subscribe(EventFilter { queue, types });
                 self.events = Some(subscription);
                 reply::done(self.out.end(), req_id);
             }
             SessionAction::Unsubscribe => {
-                self.tell_events();
                 self.events = None;
                 reply::done(self.out.end(), req_id);
             }
@@ -373,8 +440,26 @@ impl<'d> Dialogue<'d> {
     /// The client is gone: what waits for it is withdrawn, what it held goes back. What was said to it
     /// stays in the outbox.
     pub(super) fn hang_up(&mut self) {
+        self.return_unsaid();
         self.parked = Parked::default();
         self.events = None;
         self.attachment = None;
+    }
+
+    /// Jobs in answers that have not been encoded go back while they are this connection's.
+    fn return_unsaid(&mut self) {
+        let mut unsaid = Vec::new();
+        for (_, due) in &mut self.due {
+            if let Due::Answer((_, Ok(Reply::Pulled(deliveries)))) = due {
+                unsaid.append(deliveries);
+            }
+        }
+        self.return_undeliverable(unsaid);
+    }
+}
+
+impl Drop for Dialogue<'_> {
+    fn drop(&mut self) {
+        self.return_unsaid();
     }
 }

@@ -4,8 +4,8 @@
 //! bytes, `dialogue` turns frames into replies without touching a socket, `outbox` holds what leaves.
 //! Rules about jobs are below the broker; forms of frames are in [`crate::wire`].
 //!
-//! Invariants: all complete frames of one read are applied together and answered in one write; a wait
-//! never holds up what comes after it; nothing a connection holds grows without a named limit, and a
+//! Invariants: all complete frames of one read are applied together and answered in one write, up to a
+//! portion; a wait never holds up what comes after it; whoever reads gets every answer, whatever their size; nothing a connection holds grows without a named limit, and a
 //! connection at its limit harms no other; a panic ends one connection.
 
 mod auth;
@@ -52,8 +52,8 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// Tokens of which a client must present one; without any, everybody may ask.
     pub tokens: Vec<String>,
-    /// Bytes that may wait for a client that does not read them; then it is disconnected. `None` means
-    /// any number.
+    /// Encoded bytes that may wait for a client, and one frame more; then nothing is said or taken until it
+    /// has read some, and a client that reads none is disconnected. `None` means any number.
     pub write_budget_bytes: Option<usize>,
     /// How long a frame may stay incomplete without a new byte. `None` means for ever.
     pub partial_frame_timeout: Option<Duration>,

@@ -67,16 +67,20 @@ impl Outbox {
         Ok(())
     }
 
-    /// Hands over as much as the socket takes at once.
+    /// Hands over as much as the socket takes at once; whether that was anything.
     ///
     /// # Errors
     /// Those of the socket.
-    pub(super) fn write_ready(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    pub(super) fn write_ready(
+        &mut self,
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<bool> {
+        let before = self.len();
         while !self.is_empty() {
             // A write that would wait is given up here and tried again by whoever can wait.
             match writer.write(self.unsent()).now_or_never() {
                 Some(taken) => self.taken(taken?)?,
-                None => return Ok(()),
+                None => return Ok(self.len() < before),
             }
         }
         if self.unflushed
@@ -85,7 +89,7 @@ impl Outbox {
             flushed?;
             self.unflushed = false;
         }
-        Ok(())
+        Ok(self.len() < before)
     }
 
     /// Waits until the socket takes more, or has passed on what it took. Nothing is lost when it is given up.

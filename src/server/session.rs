@@ -1,7 +1,8 @@
 //! One connection: moves bytes between a socket and a dialogue, in one task.
 //!
 //! Reading goes on while writing is blocked, so that a client which sends without reading is noticed by
-//! its budget and not by the memory of the machine.
+//! its budget and not by the memory of the machine. At the budget nothing more is encoded or taken, and a
+//! client that then takes nothing for a while is disconnected; one that reads gets all of it.
 
 use std::io;
 use std::pin::Pin;
@@ -25,6 +26,8 @@ const READ_BYTES: usize = 16_384;
 const READ_BYTES_MIN: usize = 4_096;
 /// Bytes that are read ahead while requests are parked to the limit: enough to see the client leave.
 const HELD_BYTES_MAX: usize = 65_536;
+/// How long a client at its write budget may take no byte at all.
+const RELUCTANCE: Duration = Duration::from_secs(5);
 /// How long a connection that ends may take to accept its last replies.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// How long what a client still sends is read after its connection has been refused, so that the reason
@@ -105,40 +108,51 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let budget = door.options.write_budget_bytes.unwrap_or(usize::MAX);
     let mut patience = Patience::new(door.options.partial_frame_timeout);
+    let mut reluctance = Patience::new(Some(RELUCTANCE));
     // Kept over all turns: a fresh one would be registered and withdrawn with every read.
     let shut_down = shutdown.cancelled();
     tokio::pin!(shut_down);
     loop {
         let (taken, rest) = dialogue.take_frames(input);
         pass(input, taken);
-        dialogue.out.write_ready(writer)?;
-        if dialogue.out.len() > budget {
-            return Ok(Ended::SlowReader);
+        if dialogue.out.write_ready(writer)? || dialogue.out.is_empty() {
+            reluctance.renew();
         }
+        let has_room = dialogue.has_room();
         match rest {
             Rest::TooLarge => return Ok(Ended::FrameTooLarge),
-            Rest::More => {
+            _ if rest == Rest::More || (has_room && !dialogue.has_said_all()) => {
                 // Others get their turn between the portions of a long burst.
                 tokio::task::yield_now().await;
                 continue;
             }
-            Rest::Nothing | Rest::Full => make_room(input, 0),
             Rest::Partial { missing } => make_room(input, missing),
+            _ => make_room(input, 0),
         }
         let may_read = rest != Rest::Full || input.len() < HELD_BYTES_MAX;
         patience.expect(matches!(rest, Rest::Partial { .. }));
+        reluctance.expect(!has_room);
         tokio::select! {
             () = &mut shut_down => return Ok(Ended::Shutdown),
             () = patience.over() => return Ok(Ended::Stalled),
-            sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => sent?,
-            answered = dialogue.parked.next(), if !dialogue.parked.is_empty() => {
+            () = reluctance.over() => {
+                // Where this program itself got no time, the client is not to blame.
+                if !dialogue.out.write_ready(writer)? {
+                    return Ok(Ended::SlowReader);
+                }
+                reluctance.renew();
+            }
+            sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => {
+                sent?;
+                reluctance.renew();
+            }
+            answered = dialogue.parked.next(), if has_room && !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);
                 }
             }
-            event = next_event(&mut dialogue.events) => match event {
+            event = next_event(&mut dialogue.events), if has_room => match event {
                 Some(event) => dialogue.tell_event(&event),
                 // It fell so far behind that the broker has given it up.
                 None => return Ok(Ended::SlowReader),
@@ -181,14 +195,19 @@ where
     W: AsyncWrite + Unpin,
 {
     loop {
+        dialogue.speak();
         dialogue.out.write_ready(writer)?;
+        let has_room = dialogue.has_room();
+        if !dialogue.has_said_all() && has_room {
+            continue;
+        }
         if dialogue.out.is_settled() && dialogue.parked.is_empty() {
             // Behind TLS this is a message of its own, without which the end could be anybody's doing.
             return writer.shutdown().await;
         }
         tokio::select! {
             sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => sent?,
-            answered = dialogue.parked.next(), if !dialogue.parked.is_empty() => {
+            answered = dialogue.parked.next(), if has_room && !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);
                 }
@@ -203,8 +222,9 @@ async fn linger(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     Ok(())
 }
 
-/// How long a frame may stay incomplete. The timer runs on while bytes arrive and is looked at when it
-/// rings, since setting it again for every read would cost more than the read.
+/// How long bytes may fail to move while they should: those of an incomplete frame, or those that a client
+/// at its budget is to take. The timer runs on while bytes move and is looked at when it rings, since setting
+/// it again for every read would cost more than the read.
 struct Patience {
     limit: Option<Duration>,
     last_byte: Instant,
@@ -222,17 +242,17 @@ impl Patience {
         }
     }
 
-    /// Says whether a frame is incomplete.
+    /// Says whether bytes should move.
     fn expect(&mut self, waiting: bool) {
         self.waiting = waiting;
     }
 
-    /// Notes that bytes have arrived.
+    /// Notes that bytes have moved.
     fn renew(&mut self) {
         self.last_byte = Instant::now();
     }
 
-    /// Ends when an incomplete frame has got no byte for too long.
+    /// Ends when no byte has moved for too long.
     async fn over(&mut self) {
         let Some(limit) = self.limit.filter(|_| self.waiting) else {
             return std::future::pending().await;

@@ -1,6 +1,62 @@
 //! Events pushed to subscribers.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+
 use super::*;
+
+/// A writer that takes all of every write and tells of it.
+struct Recorder(mpsc::UnboundedSender<Vec<u8>>);
+
+impl AsyncWrite for Recorder {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let _ = self.0.send(bytes.to_vec());
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_a_batch_reach_another_subscriber_in_one_write() {
+    let server = Server::new();
+    let (sender, mut writes) = mpsc::unbounded_channel();
+    let (mut stream, reader) = tokio::io::duplex(PIPE);
+    let (door, shutdown) = (Arc::clone(&server.door), server.shutdown.clone());
+    tokio::spawn(async move { session::run(reader, Recorder(sender), &door, &shutdown).await });
+    let subscribe = frame(&json!({"cmd": "SubscribeEvents", "queue": "q"}));
+    soon(stream.write_all(&subscribe)).await.unwrap();
+    soon(writes.recv()).await.unwrap();
+    let mut producer = server.connect();
+    let jobs = vec![json!({}); 300];
+    // Often, since it depends on when the subscriber wakes.
+    for _ in 0..20 {
+        producer
+            .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs}))
+            .await;
+        let written = soon(writes.recv()).await.unwrap();
+        let mut left = &written[..];
+        let mut events = 0;
+        while let Front::Frame { rest, .. } = frame::front(left) {
+            (left, events) = (rest, events + 1);
+        }
+        assert_eq!((left.len(), events), (0, 300));
+    }
+}
 
 #[tokio::test]
 async fn events_of_a_command_come_before_its_reply() {

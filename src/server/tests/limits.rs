@@ -4,6 +4,7 @@ use super::*;
 use crate::command::Reply;
 use crate::engine::Payload;
 use crate::server::FrameLimit;
+use crate::server::dialogue::Dialogue;
 use crate::server::parked::PARKED_MAX;
 
 #[tokio::test]
@@ -41,6 +42,178 @@ async fn events_count_against_the_budget() {
     }
     assert_eq!(soon(slow.session).await.unwrap(), Ended::SlowReader);
     other.ping().await;
+}
+
+/// Bytes of a job's data in the tests of a small budget, of which four exceed it.
+const LARGE: usize = 60_000;
+
+fn small_budget() -> Server {
+    Server::with(ServerOptions {
+        write_budget_bytes: Some(200_000),
+        ..ServerOptions::default()
+    })
+}
+
+fn large_jobs(count: usize) -> Json {
+    let job = |index: usize| json!({"customId": format!("j{index}"), "data": "x".repeat(LARGE)});
+    (0..count).map(job).collect()
+}
+
+/// As one write, so that the server takes all of it at once.
+fn burst(commands: impl IntoIterator<Item = Json>) -> Vec<u8> {
+    commands
+        .into_iter()
+        .flat_map(|command| frame(&command))
+        .collect()
+}
+
+#[tokio::test]
+async fn whoever_reads_gets_every_answer_however_far_beyond_the_budget() {
+    let server = small_budget();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    other
+        .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": large_jobs(30)}))
+        .await;
+    let asked = (0..30).map(|n| json!({"cmd": "GetJob", "id": format!("j{n}"), "reqId": n}));
+    client.send_bytes(&burst(asked)).await;
+    for n in 0..30 {
+        let reply = client.reply().await;
+        assert_eq!(
+            (&reply["reqId"], &reply["job"]["id"]),
+            (&json!(n), &json!(format!("j{n}")))
+        );
+    }
+    let pulls = (0..3).map(|n| json!({"cmd": "PULLB", "queue": "q", "count": 10, "reqId": n}));
+    client.send_bytes(&burst(pulls)).await;
+    for n in 0..3 {
+        let reply = client.reply().await;
+        assert_eq!(reply["reqId"], json!(n));
+        assert_eq!(reply["jobs"].as_array().unwrap().len(), 10);
+    }
+    client.ping().await;
+}
+
+#[tokio::test]
+async fn waits_that_end_together_are_all_answered_beyond_the_budget() {
+    let server = small_budget();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    other
+        .ask(json!({"cmd": "PUSH", "queue": "q", "jobId": "j"}))
+        .await;
+    other.ask(json!({"cmd": "PULL", "queue": "q"})).await;
+    let waits =
+        (0..30).map(|n| json!({"cmd": "WaitJob", "id": "j", "timeout": 60_000, "reqId": n}));
+    client.send_bytes(&burst(waits)).await;
+    client.ping().await;
+    other
+        .ask(json!({"cmd": "ACK", "id": "j", "result": "x".repeat(LARGE)}))
+        .await;
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..30 {
+        let reply = client.reply().await;
+        assert_eq!(reply["result"].as_str().map(str::len), Some(LARGE));
+        assert!(seen.insert(reply["reqId"].as_u64().unwrap()));
+    }
+    client.ping().await;
+}
+
+#[tokio::test]
+async fn everything_beyond_the_budget_is_answered_in_order() {
+    let server = small_budget();
+    let mut client = server.connect();
+    client
+        .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": large_jobs(8)}))
+        .await;
+    let large = |n: usize| json!({"cmd": "GetJob", "id": format!("j{n}"), "reqId": n});
+    let mut wire = burst((0..5).map(large));
+    wire.extend(burst([
+        json!({"cmd": "SubscribeEvents", "queue": "q", "reqId": 5}),
+        json!({"cmd": "Cancel", "id": "j5", "reqId": 6}),
+        json!({"cmd": "Nonsense", "reqId": 7}),
+        json!({"cmd": "UnsubscribeEvents", "reqId": 8}),
+        json!({"cmd": "Ping", "reqId": 9}),
+        large(0),
+    ]));
+    wire.extend([4, 0, 0, 1]);
+    client.send_bytes(&wire).await;
+    for expected in [0, 1, 2, 3, 4, 5] {
+        assert_eq!(client.next_frame().await.unwrap()["reqId"], json!(expected));
+    }
+    assert_eq!(client.event().await["eventType"], "removed");
+    for expected in [6, 7, 8, 9, 0] {
+        assert_eq!(client.next_frame().await.unwrap()["reqId"], json!(expected));
+    }
+    let refused = client.reply().await;
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("Frame too large")
+    );
+    assert_eq!(client.ended().await, Ended::FrameTooLarge);
+}
+
+#[test]
+fn no_more_waits_encoded_than_the_budget_and_a_frame() {
+    let server = small_budget();
+    let mut dialogue = Dialogue::new(&server.door);
+    let small = 3_000;
+    let mut taken = |wire: &[u8]| {
+        let (taken, _) = dialogue.take_frames(wire);
+        (taken == wire.len(), dialogue.out.len())
+    };
+    let (_, pushed) = taken(&frame(
+        &json!({"cmd": "PUSHB", "queue": "q", "jobs": large_jobs(1)}),
+    ));
+    assert!(pushed < small);
+    let asked = burst((0..127).map(|n| json!({"cmd": "GetJob", "id": "j0", "reqId": n})));
+    let (_, waiting) = taken(&asked);
+    assert!(
+        (200_000..200_000 + LARGE + small).contains(&waiting),
+        "{waiting}"
+    );
+    // Nothing more is taken, even if it would be short.
+    let (all, still) = taken(&frame(&json!({"cmd": "Ping"})));
+    assert_eq!((all, still), (false, waiting));
+}
+
+#[test]
+fn events_wait_unencoded_beyond_the_budget_with_the_replies_behind_them() {
+    let server = small_budget();
+    let mut dialogue = Dialogue::new(&server.door);
+    dialogue.take_frames(&frame(&json!({"cmd": "SubscribeEvents", "queue": "q"})));
+    let jobs = vec![json!({}); 5_000];
+    dialogue.take_frames(&frame(&json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs})));
+    let waiting = dialogue.out.len();
+    assert!((200_000..201_000).contains(&waiting), "{waiting}");
+    assert!(!dialogue.has_said_all());
+    let behind = dialogue.events.as_ref().unwrap().behind();
+    assert!((1_000..5_000).contains(&behind), "{behind}");
+}
+
+#[tokio::test]
+async fn jobs_in_answers_that_were_never_encoded_go_back() {
+    let server = small_budget();
+    let (mut worker, mut other) = (server.connect(), server.connect());
+    other
+        .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": large_jobs(20)}))
+        .await;
+    // Such deliveries outlive their connection, so that only what was never said can come back.
+    let pulls = (0..20).map(|n| json!({"cmd": "PULL", "queue": "q", "detach": true, "reqId": n}));
+    worker.send_bytes(&burst(pulls)).await;
+    soon(worker.stream.read_u8()).await.unwrap();
+    worker.leave().await;
+    let counts = other
+        .ask(json!({"cmd": "GetJobCounts", "queue": "q"}))
+        .await;
+    let active = counts["counts"]["active"].as_u64().unwrap();
+    assert!((1..10).contains(&active), "{counts}");
+    assert_eq!(counts["counts"]["waiting"], json!(20 - active));
+    let job = other.ask(json!({"cmd": "GetJob", "id": "j19"})).await;
+    assert_eq!(
+        (&job["job"]["attempts"], &job["job"]["state"]),
+        (&json!(0), &json!("waiting"))
+    );
 }
 
 #[tokio::test]

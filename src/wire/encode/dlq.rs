@@ -19,14 +19,10 @@ pub(super) fn write<'a>(success: Success<'a>, shape: Dlq, reply: &Reply) -> Trie
 /// The protocol wants every job twice: alone, and in its entry.
 fn list(success: Success<'_>, letters: &[DlqEntry]) {
     let mut map = success.with(2);
-    map.key("jobs").array(letters.len());
-    for letter in letters {
+    map.items("jobs", letters, |map, letter| {
         job::write(map.out(), &letter.job);
-    }
-    map.key("entries").array(letters.len());
-    for letter in letters {
-        entry(&mut map, letter);
-    }
+    });
+    map.items("entries", letters, entry);
 }
 
 fn entry(map: &mut Entries<'_>, letter: &DlqEntry) {

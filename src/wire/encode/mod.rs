@@ -18,6 +18,7 @@ mod webhook;
 
 use std::borrow::Cow;
 
+use crate::command::bounds::FRAME_MAX;
 use crate::command::payload::Writer;
 use crate::command::{CommandError, Reply};
 use crate::engine::Millis;
@@ -105,11 +106,14 @@ impl<'a> Success<'a> {
 /// Entries of a map under construction: keys with their values.
 pub(super) struct Entries<'a> {
     out: &'a mut Vec<u8>,
+    /// Where the map begins.
+    start: usize,
 }
 
 impl<'a> Entries<'a> {
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out }
+        let start = out.len();
+        Self { out, start }
     }
 
     /// The value side, for whatever has no method here.
@@ -181,6 +185,23 @@ impl<'a> Entries<'a> {
         match value {
             Some(value) => self.time(key, value),
             None => self.nil(key),
+        }
+    }
+
+    /// An array with an entry for each item. Once no frame can hold the map nothing more is written: the reply will be
+    /// refused as a whole, and building the rest of it would only cost memory.
+    pub(super) fn items<T>(
+        &mut self,
+        key: &str,
+        items: &[T],
+        mut write: impl FnMut(&mut Entries<'a>, &T),
+    ) {
+        self.key(key).array(items.len());
+        for item in items {
+            if self.out.len() - self.start > FRAME_MAX {
+                return;
+            }
+            write(self, item);
         }
     }
 

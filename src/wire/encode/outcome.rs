@@ -153,10 +153,9 @@ fn pull(success: Success<'_>, deliveries: &[Delivery], owned: bool) -> Result<()
 
 fn pull_many(success: Success<'_>, deliveries: &[Delivery], owned: bool) -> Result<(), Refusal> {
     let mut map = success.with(1 + usize::from(owned));
-    map.key("jobs").array(deliveries.len());
-    for delivery in deliveries {
+    map.items("jobs", deliveries, |map, delivery| {
         job::write(map.out(), &delivery.job);
-    }
+    });
     if owned {
         let mut tokens = map.key("tokens");
         tokens.array(deliveries.len());

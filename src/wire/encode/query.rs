@@ -126,15 +126,14 @@ fn progress(success: Success<'_>, detail: &JobDetail) -> Result<(), Refusal> {
 /// Jobs of a listing by one state all show that state, `paused` included; others show their own.
 fn jobs(success: Success<'_>, details: &[JobDetail], only: Option<Bucket>) -> Result<(), Refusal> {
     let mut map = success.with(1);
-    map.key("jobs").array(details.len());
-    for detail in details {
+    map.items("jobs", details, |map, detail| {
         let state = match only {
             Some(Bucket::Paused) => "paused",
             Some(Bucket::State(state)) => state.name(),
             None => detail.job.state.name(),
         };
         job::write_detail(map.out(), detail, Some(state));
-    }
+    });
     Ok(())
 }
 
@@ -143,13 +142,12 @@ fn logs(success: Success<'_>, lines: &[LogLine], start: Option<f64>, end: Option
     let shown = lines.get(first..past).unwrap_or_default();
     let mut data = success.data(2);
     data.count("count", lines.len());
-    data.key("logs").array(shown.len());
-    for line in shown {
+    data.items("logs", shown, |data, line| {
         data.header(3);
         data.time("timestamp", line.at);
         data.text("level", &line.level);
         data.text("message", &line.message);
-    }
+    });
 }
 
 /// The lines from `start` to `end`, both included, as a half-open range. Negative indexes count from the
@@ -204,13 +202,12 @@ pub(super) fn registered(success: Success<'_>, worker: &WorkerView) {
 
 fn list_workers(success: Success<'_>, workers: &Workers, now: Millis) {
     let mut data = success.data(2);
-    data.key("workers").array(workers.list.len());
-    for worker in &workers.list {
+    data.items("workers", &workers.list, |data, worker| {
         data.header(WORKER_KEYS + 1);
         data.text("id", &worker.id);
         data.time("uptime", now.saturating_sub(worker.registered_at));
-        worker_entries(&mut data, worker);
-    }
+        worker_entries(data, worker);
+    });
     let stats = &workers.stats;
     data.nested("stats", 6);
     data.count("total", stats.total);

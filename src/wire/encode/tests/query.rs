@@ -227,3 +227,25 @@ fn a_reply_that_no_frame_holds_becomes_a_refusal() {
     reply::done(&mut out, &ReqId::from_raw(&endless));
     assert_eq!(json_of(&out), json!({"ok": false, "error": text}));
 }
+
+#[test]
+fn a_listing_that_no_frame_holds_is_not_built_to_its_end() {
+    const ITEM: usize = 10_000_000;
+    let mut large = delivery(false);
+    large.job.data = Some(Payload::new(&[0xc0; ITEM]));
+    let detail = detail(large.job.clone());
+    let listings = [
+        (
+            Shape::PullMany { owned: true },
+            Reply::Pulled(vec![large; 60]),
+        ),
+        (Shape::GetJobs { only: None }, Reply::Jobs(vec![detail; 60])),
+    ];
+    for (shape, reply) in listings {
+        let mut out = Vec::new();
+        let fits = reply::answer(&mut out, &ReqId::NONE, &shape, &Ok(reply), &Around);
+        // The room shows what was built: six of sixty, and what a doubling adds.
+        assert!(!fits && out.capacity() < 20 * ITEM, "{}", out.capacity());
+        assert_eq!(json_of(&out)["ok"], json!(false));
+    }
+}
