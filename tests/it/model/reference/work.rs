@@ -320,6 +320,7 @@ impl Reference {
         self.next_done += 1;
         // It stands nowhere now, so that nobody finds it while its successor comes.
         self.jobs[at].place = Place::Completed;
+        self.note_turns();
         self.add_successor(at);
         let at = self.find(&id).expect("it was just completed");
         self.tell_completion(at, result.as_ref());
