@@ -211,6 +211,8 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         }
     } else {
         tokio::select! {
+            // The doors end with it: that they have is no news then.
+            biased;
             () = shutdown.cancelled() => {}
             _ = doors.join_next() => tracing::error!("a listener ended; the program ends with it"),
         }
