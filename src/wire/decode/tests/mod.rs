@@ -3,6 +3,7 @@
 mod cron;
 mod dlq;
 mod flow;
+mod flow_order;
 mod group;
 mod hostile;
 mod limit;
