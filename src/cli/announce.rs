@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -63,7 +63,7 @@ pub(super) fn serve(listening: &Listening) {
     if listening.mcp {
         line(&agents(url, listening.http_tokens));
     }
-    line(&workers(&tcp, listening));
+    line(&workers(listening));
     let reachable = listening.tcp.is_some_and(|tcp| !tcp.ip().is_loopback());
     if reachable && !listening.tcp_tokens {
         line("\nWarning: everybody who reaches this address can use the queues. Set AUTH_TOKENS.");
@@ -87,7 +87,19 @@ fn agents(url: &str, tokens: bool) -> String {
     )
 }
 
-fn workers(tcp: &str, listening: &Listening) -> String {
+/// An address that a client on this machine can use: a wildcard is no place to connect to.
+pub(super) fn usable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
+fn workers(listening: &Listening) -> String {
+    let tcp = listening.tcp.map(usable);
+    let tcp = tcp.map(|tcp| tcp.to_string()).unwrap_or_default();
     let tls = if listening.tls { " over TLS" } else { "" };
     let token = if listening.tcp_tokens {
         ", with one of your tokens"
@@ -103,4 +115,17 @@ fn workers(tcp: &str, listening: &Listening) -> String {
 )]
 fn line(text: &str) {
     eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_announced_as_this_machine() {
+        let shown = |text: &str| usable(text.parse().unwrap()).to_string();
+        assert_eq!(shown("0.0.0.0:7"), "127.0.0.1:7");
+        assert_eq!(shown("[::]:7"), "[::1]:7");
+        assert_eq!(shown("10.0.0.1:7"), "10.0.0.1:7");
+    }
 }

@@ -2,7 +2,7 @@
 //! (MCP contract, sections 1.2, 1.3 and 1.5).
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,15 +272,18 @@ fn url(http: &Http, address: SocketAddr, secure: bool) -> String {
     format!("{}{path}", base_url(http, address, secure))
 }
 
-/// An address that a client on this machine can use: a wildcard is no place to connect to.
+/// The address of the listener, by the name that it was given.
 fn base_url(http: &Http, address: SocketAddr, secure: bool) -> String {
-    let host = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
-        IpAddr::V6(ip) if ip.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
-        _ if http.host.contains(':') => format!("[{}]", http.host),
-        _ => http.host.clone(),
-    };
     let scheme = if secure { "https" } else { "http" };
+    let usable = announce::usable(address);
+    if usable != address {
+        return format!("{scheme}://{usable}");
+    }
+    let host = if http.host.contains(':') {
+        format!("[{}]", http.host)
+    } else {
+        http.host.clone()
+    };
     format!("{scheme}://{host}:{}", address.port())
 }
 
