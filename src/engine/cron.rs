@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::{JobId, LockToken};
@@ -14,6 +16,7 @@ use super::job::{NewJob, State};
 use super::outcome::{AddOutcome, Refusal, TokenGiven};
 use super::queue::QueueKey;
 use super::schedule::Schedule;
+use super::serial::is_default;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
 
@@ -29,25 +32,33 @@ const DERIVED_KEY: &str = "cron:";
 pub(super) struct CronKey(u64);
 
 /// What a cron is, as it was given. Every value has passed validation; the engine trusts it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CronDefinition {
     /// Its name, unique in the whole engine.
     pub name: Arc<str>,
     /// Where its jobs go.
     pub queue: Arc<str>,
     /// When; decides also if there is an interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Arc<Schedule>>,
     /// Ms between two runs, at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat_every: Option<Millis>,
     /// The zone, as it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<Arc<str>>,
     /// Jobs after which it ends; `None` means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_limit: Option<u64>,
     /// At most one live job, unless the template has a deduplication key of its own; see [`CronDefinition::job`].
+    #[serde(default, skip_serializing_if = "is_default")]
     pub prevent_overlap: bool,
     /// Slots that pass while no engine runs are gone, instead of one run at the next start.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub skip_missed_on_restart: bool,
     /// A slot passes while no live worker serves the queue.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub skip_if_no_worker: bool,
     /// The job of each run, but for the key that is made from the name.
     pub template: NewJob,
@@ -65,24 +76,32 @@ pub struct NewCron {
 }
 
 /// What has become of a cron. Together with its definition this is all there is to keep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct CronFigures {
     /// The next slot; `None` when there is none before the year 9999.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_run: Option<Millis>,
     /// Jobs it has added.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub executions: u64,
     /// Slots that passed while nobody was there to act.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub missed: u64,
     /// Slots that added nothing because of the deduplication key.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub absorbed: u64,
     /// Slots that passed because no worker was there.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub skipped: u64,
     /// Jobs that were deleted because their worker was lost.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u64,
 }
 
 /// A cron.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Cron {
     /// What it is.
     pub definition: Arc<CronDefinition>,

@@ -8,6 +8,8 @@
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::deadline::Timer;
 use super::event::EventKind;
 use super::id::JobId;
@@ -23,24 +25,31 @@ use super::{Engine, Millis, Turn};
 const LOOK_AGAIN_AFTER: Millis = 60_000;
 
 /// Why a job is in the dead-letter queue.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct DeadLetter {
     pub(super) reason: FailureReason,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Arc<str>>,
     pub(super) trail: Trail,
     /// Where its entry in the deadline order stands; `None` while nothing will happen by itself.
+    #[serde(skip)]
     pub(super) armed_at: Option<Millis>,
 }
 
 /// What a dead letter keeps through its automatic retries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Trail {
     /// Its place in the order of entry.
     pub(super) seq: u64,
     pub(super) entered_at: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) expires_at: Option<Millis>,
     pub(super) retry_count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_retry_at: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next_retry_at: Option<Millis>,
 }
 

@@ -23,6 +23,15 @@ pub(super) const UUID_TEXT_LEN: usize = 36;
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobId(Repr);
 
+/// The two forms in which ids are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredId<'a> {
+    /// A UUID.
+    Bytes(&'a [u8; 16]),
+    /// Anything else.
+    Text(&'a str),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Repr {
     /// Big-endian bytes, so that no alignment is lost in the enum.
@@ -51,6 +60,19 @@ impl JobId {
             }
             Repr::Text(text) => Cow::Borrowed(text),
         }
+    }
+
+    /// The id as it is kept: a UUID as its bytes, every other id as its text.
+    pub fn stored(&self) -> StoredId<'_> {
+        match &self.0 {
+            Repr::Uuid(bytes) => StoredId::Bytes(bytes),
+            Repr::Text(text) => StoredId::Text(text),
+        }
+    }
+
+    /// The UUID of those bytes; `None` unless they are 16.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self(Repr::Uuid(bytes.try_into().ok()?)))
     }
 
     /// Bytes of its text.
@@ -126,6 +148,16 @@ impl fmt::Debug for JobId {
 pub struct LockToken([u8; 16]);
 
 impl LockToken {
+    /// The token as it is kept.
+    pub(super) const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// The token of those bytes; `None` unless they are 16.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self(bytes.try_into().ok()?))
+    }
+
     /// The token written as `text`, or `None` when no token has that text.
     pub fn from_text(text: &str) -> Option<Self> {
         canonical_uuid(text).map(Self)

@@ -4,9 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::Millis;
 use super::id::{JobId, LockToken};
 use super::repeat::Repeat;
+use super::serial::is_default;
 
 /// An opaque user value (job data, a result): MessagePack bytes as they came. The engine never looks inside.
 /// Shared by one count: nobody holds one weakly, and every waiting job has one.
@@ -36,7 +39,8 @@ impl fmt::Debug for Payload {
 }
 
 /// Where a job stands (engine contract, section 4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Ready, priority zero or below.
     Waiting,
@@ -96,18 +100,21 @@ impl State {
 }
 
 /// How long a failed job waits before its next attempt (engine contract, section 8.3). Milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Backoff {
     /// The shape of the growth.
     pub kind: BackoffKind,
     /// Base delay, at least 0.
     pub delay: f64,
     /// Cap of one delay; `None` means one hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<f64>,
 }
 
 /// The shape of a [`Backoff`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BackoffKind {
     /// Given as a bare number: grows like `Exponential`, shown as a number.
     Plain,
@@ -128,58 +135,81 @@ impl Default for Backoff {
 }
 
 /// What to do when a deduplication key is already owned (engine contract, section 6.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Dedup {
     /// Lifetime of the key from its registration, in ms; `None` means until the job is terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<f64>,
     /// A duplicate restarts the lifetime.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub extend: bool,
     /// A duplicate takes the place of the owner.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub replace: bool,
 }
 
 /// Options that most jobs leave at their defaults; shared, never changed after admission.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct JobOptions {
     /// Retry delay.
     pub backoff: Backoff,
     /// Ms after `created_at` at which a job that has not started fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<f64>,
     /// Ms one attempt may take, above 0; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// Ms without a sign of life before the job counts as stalled; overrides the queue's interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_timeout: Option<f64>,
     /// Free labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Arc<str>>,
     /// Deduplication key, scoped to the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<Arc<str>>,
     /// Policy of that key.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dedup: Dedup,
     /// Stored only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debounce_id: Option<Arc<str>>,
     /// Stored only, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debounce_ttl: Option<f64>,
     /// Stack lines kept of a failure.
     pub stack_trace_limit: f64,
     /// Log lines kept, at most 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_logs: Option<f64>,
     /// Largest accepted data, in bytes of its JSON text; checked at admission, stored for display.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_limit: Option<f64>,
     /// The group it belongs to, scoped to the queue; its priority then ascends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_id: Option<Arc<str>>,
     /// How it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Box<Repeat>>,
     /// Parent id as given; a link is not made from it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<Arc<str>>,
     /// The client sent an empty id of its own, which means none but is shown again.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub blank_custom_id: bool,
     /// When this child fails for good, its parent fails too. Of several policies the first in this order counts.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fail_parent_on_failure: bool,
     /// When it does, its parent goes on without any of its children.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub continue_parent_on_failure: bool,
     /// When it does, its parent no longer waits for it, and can read its error.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_dependency_on_failure: bool,
     /// When it does, its parent no longer waits for it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub remove_dependency_on_failure: bool,
 }
 
@@ -235,7 +265,8 @@ impl Default for JobOptions {
 }
 
 /// The parent of a job in a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Parent {
     /// Its id.
     pub id: JobId,
@@ -244,7 +275,8 @@ pub struct Parent {
 }
 
 /// How a job hangs together with others.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct JobLinks {
     /// Its parent in a flow.
     pub parent: Option<Parent>,
@@ -265,35 +297,46 @@ impl JobLinks {
 pub type NewLinks = JobLinks;
 
 /// A job as it is added. Every value has passed validation; the engine trusts it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct NewJob {
     /// Name of the operation, 1 to 256 characters.
     pub name: Arc<str>,
     /// User data; `None` when the client sent none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Payload>,
     /// Id chosen by the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_id: Option<JobId>,
     /// Greater runs first. Finite.
     pub priority: f64,
     /// Ms from creation to the earliest delivery; negative means in the past. Whole.
     pub delay: Millis,
     /// Creation time, when the client set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Millis>,
     /// Attempts in total, at least 1.
     pub max_attempts: u32,
     /// Newest first among equal priority.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lifo: bool,
     /// Delete instead of keeping it as completed.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub remove_on_complete: bool,
     /// Delete instead of moving it to the dead-letter queue.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub remove_on_fail: bool,
     /// A full disk sync before the answer; without a disk it changes nothing.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub durable: bool,
     /// Queued jobs that its group may have at most, this one included; at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_max: Option<u64>,
     /// Everything rare; `None` means all defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Arc<JobOptions>>,
     /// Other jobs it belongs to; `None` means that it stands alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Box<NewLinks>>,
 }
 
@@ -319,15 +362,18 @@ impl Default for NewJob {
 }
 
 /// One entry of a job's history; at most 20 are kept (engine contract, section 2.1).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TimelineEntry {
     /// The state entered.
     pub state: State,
     /// When.
     pub at: Millis,
     /// The error, for `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
     /// The attempt it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
 }
 
@@ -432,7 +478,8 @@ pub struct Failure {
 }
 
 /// One attempt that ended without success.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AttemptRecord {
     /// Its number, from 1 (0 for a job that never ran).
     pub attempt: u32,
@@ -443,6 +490,7 @@ pub struct AttemptRecord {
     /// Why.
     pub reason: FailureReason,
     /// The error text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
 }
 
@@ -454,7 +502,8 @@ impl AttemptRecord {
 }
 
 /// Why an attempt or a job failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FailureReason {
     /// The worker said so, and attempts remained.
     ExplicitFail,
@@ -515,7 +564,8 @@ pub struct Delivery {
 }
 
 /// One line of a job's log.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LogLine {
     /// Grows with every line that the engine keeps, over all jobs.
     pub seq: u64,

@@ -7,13 +7,16 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::deadline::Timer;
 use super::queue::{Queue, QueueKey};
 use super::{Engine, Millis, SPAN_MAX, Turn};
 
 /// At most that many deliveries in that time. What "in" means is said where it is used: a queue refills evenly, a group
 /// counts in fixed windows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RateLimit {
     /// Deliveries; in a queue 0 blocks everything, for a group it is at least 1.
     pub max: u64,

@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::flow::Annotate;
 use super::id::JobId;
 use super::id_map::{IdList, IdMap};
 use super::job::{JobLinks, JobOptions, NewLinks, Parent, Payload, framed};
 use super::outcome::Refusal;
+use super::serial::is_default;
 use super::store::{Job, JobKey};
 
 /// Bytes of the ids in `dependsOn` and `childrenIds` of one job. A child stands in both, and once more in the data of
@@ -117,7 +120,8 @@ pub(super) struct Links {
 }
 
 /// A child that failed without holding its parent back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ChildFailure {
     /// The child.
     pub id: JobId,
@@ -126,6 +130,7 @@ pub struct ChildFailure {
     /// Its error; empty when its worker gave none.
     pub error: Arc<str>,
     /// Its policy was to be ignored; otherwise the parent went on without any of its children.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ignored: bool,
 }
 

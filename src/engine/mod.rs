@@ -52,6 +52,7 @@ mod report;
 mod rerun;
 mod retention;
 mod schedule;
+mod serial;
 mod store;
 mod table;
 mod ties;

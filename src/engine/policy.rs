@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::backlog::Group;
 use super::outcome::Refusal;
 use super::queue::QueueKey;
@@ -17,7 +19,8 @@ const AUTO_RETRY_INTERVAL: Millis = 3_600_000;
 const AUTO_RETRIES_MAX: u64 = 3;
 
 /// What becomes of the dead letters of a queue (engine contract, section 10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DlqConfig {
     /// Whether dead letters are tried again by themselves.
     pub auto_retry: bool,
@@ -47,7 +50,8 @@ pub struct DlqConfigUpdate {
 }
 
 /// When a delivery of a queue counts as stalled (engine contract, section 9.1). Finite numbers, as they were given.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StallConfig {
     /// Whether any does.
     pub enabled: bool,

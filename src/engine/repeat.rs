@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::id::JobId;
 use super::job::{JobOptions, NewJob, Payload, State};
 use super::outcome::{AddOutcome, Change};
@@ -12,32 +14,42 @@ use super::store::JobKey;
 use super::{Engine, Millis, Turn};
 
 /// How a job repeats. Times are Unix milliseconds; every value has passed validation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Repeat {
     /// When the next generation runs.
     pub timing: RepeatTiming,
     /// Generations after the first one, at most; `None` means without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
     /// Generations before this one.
     pub count: f64,
     /// Where the slots of an interval begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_date: Option<f64>,
     /// No generation is to run after this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_date: Option<f64>,
     /// Stored only: the first generation runs by its own delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub immediately: Option<bool>,
     /// The slot of this generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prev_millis: Option<f64>,
     /// Ms by which slots are moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<f64>,
     /// Stored only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<Arc<str>>,
     /// The zone, as it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tz: Option<Arc<str>>,
 }
 
 /// What a repetition goes by.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RepeatTiming {
     /// Ms from slot to slot, above 0.
     Every(f64),

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
@@ -20,6 +22,7 @@ use super::name::NameKey;
 use super::outcome::ConnectionId;
 use super::queue::QueueKey;
 use super::ready::ReadyKey;
+use super::serial::is_default;
 use super::table::Table;
 use super::{Engine, Millis};
 
@@ -70,56 +73,85 @@ pub(super) struct Job {
 }
 
 /// What has happened to a job since its first delivery (or change).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(super) struct Life {
     /// When it was added, where that is not its creation time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) admitted_at: Option<Millis>,
     /// After the entry of its admission.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) timeline: Vec<TimelineEntry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) started_at: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) completed_at: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_heartbeat: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) stall_count: u32,
     /// Deliveries lost in a row without any report or renewal.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) lost_in_a_row: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) progress: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) progress_message: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stacktrace: Option<Vec<Arc<str>>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attempts: Vec<AttemptRecord>,
     /// The delivery in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<Run>,
     /// How the last delivery ended; `None` once its token proves nothing any more.
+    #[serde(skip)]
     pub(super) ended: Option<Ended>,
     /// Tokens of deliveries that ended without success, and how.
+    #[serde(skip)]
     pub(super) spent: Vec<(LockToken, EndCause)>,
     /// Why the job is in the dead-letter queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Box<DeadLetter>>,
     /// What it keeps of the dead letter it was, while that is tried again by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) trail: Option<Box<Trail>>,
     /// Order of completion or failure.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) done_seq: u64,
+    #[serde(skip)]
     pub(super) result: Option<Payload>,
     /// The generation that follows this one, when it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) successor: Option<Box<JobId>>,
 }
 
 /// A delivery in progress.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Run {
+    #[serde(skip)]
     pub(super) serial: u64,
     /// How the delivery before had ended, and the last sign of life until then; holds again if this one is given back.
+    #[serde(skip)]
     pub(super) before: (Option<Ended>, Option<Millis>),
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lock: Option<Lock>,
+    #[serde(skip)]
     pub(super) connection: Option<ConnectionId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) timeout_at: Option<Millis>,
     /// The pull limited the deliveries of a group, so this one counts there.
+    #[serde(skip)]
     pub(super) limited: bool,
     /// When its entry in the deadline order stands, never after the real deadline; `None` while it has no deadline.
+    #[serde(skip)]
     pub(super) armed_at: Option<Millis>,
 }
 
 /// The lock of a delivery.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Lock {
     pub(super) token: LockToken,
     pub(super) expires_at: Millis,
@@ -128,7 +160,7 @@ pub(super) struct Lock {
 }
 
 /// How a delivery ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ended {
     pub(super) cause: EndCause,
     /// `None` when it was not locked.

@@ -8,8 +8,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::event::{Event, EventKind};
 use super::outcome::Refusal;
+use super::serial::is_default;
 use super::{Engine, Millis, Turn};
 
 /// Webhooks at one time, disabled ones included. Each event is compared with all of them.
@@ -18,7 +21,8 @@ pub const WEBHOOKS_MAX: usize = 100;
 pub const CALLS_DUE_MAX: usize = 100_000;
 
 /// What a webhook can be called for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WebhookEvent {
     /// A job was added.
     Pushed,
@@ -76,7 +80,7 @@ impl WebhookEvent {
 }
 
 /// What calls are signed with. Its debug form shows nothing of it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookSecret(Arc<str>);
 
 impl WebhookSecret {
@@ -150,25 +154,30 @@ impl WebhookCall {
 }
 
 /// A webhook as clients see it. The secret is not among it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WebhookView {
     /// Its id.
     pub id: Arc<str>,
     /// Where calls go.
     pub url: Arc<str>,
     /// What for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<WebhookEvent>,
     /// Events of this queue only; `None`: of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Arc<str>>,
     /// When it was added.
     pub created_at: Millis,
     /// When it was last known what became of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_triggered: Option<Millis>,
     /// Calls that were accepted.
     pub success_count: u64,
     /// Calls that were given up.
     pub failure_count: u64,
     /// Whether it is called.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub enabled: bool,
 }
 

@@ -15,6 +15,8 @@ mod speed;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub use latency::{Histogram, LATENCY_BOUNDS, Latency, Timed};
 pub use report::{
     Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail, QueueHealth,
@@ -29,7 +31,8 @@ use minutes::{Minute, Minutes};
 use speed::Speed;
 
 /// Jobs counted by what happened to them. A job counts once for each time that it happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Totals {
     /// Added; not those that an existing job stood for.
     pub pushed: u64,
