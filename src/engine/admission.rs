@@ -188,10 +188,11 @@ impl Engine {
             job: key,
             expires_at,
         };
-        self.queues
-            .get_mut(job.queue)
-            .keys
-            .insert(Arc::clone(unique_key), owner);
+        let keys = &mut self.queues.get_mut(job.queue).keys;
+        if let Some(before) = keys.insert(Arc::clone(unique_key), owner) {
+            self.store.marks.touch(before.job);
+        }
+        self.store.marks.touch(key);
     }
 
     /// Frees the job's deduplication key if the job still owns it.
@@ -208,6 +209,7 @@ impl Engine {
         let owned = keys.get(unique_key).is_some_and(|owner| owner.job == key);
         if owned {
             keys.remove(unique_key);
+            self.store.marks.touch(key);
         }
         owned
     }
@@ -245,6 +247,7 @@ impl Engine {
         }
         if let Some(ttl) = new.dedup.ttl.filter(|_| new.dedup.extend) {
             let expires_at = Some(later(self.now, ttl));
+            self.store.marks.touch(owner);
             self.queues.get_mut(queue).keys.insert(
                 Arc::clone(key),
                 KeyOwner {
@@ -271,7 +274,9 @@ impl Engine {
             return false;
         };
         let owned = self.key_owner(queue, key).is_some();
-        self.queues.get_mut(queue).keys.remove(key);
+        if let Some(owner) = self.queues.get_mut(queue).keys.remove(key) {
+            self.store.marks.touch(owner.job);
+        }
         owned
     }
 

@@ -286,6 +286,13 @@ impl Backlog {
         self.free_turn = None;
     }
 
+    /// That job is being delivered since before this engine began.
+    pub(super) fn begin_active(&mut self, job: &Job) {
+        if let Some(name) = job.group() {
+            self.groups.change_named(name, |group| group.active += 1);
+        }
+    }
+
     /// A delivery of that job is over.
     pub(super) fn end_active(&mut self, job: &Job) {
         if let Some(name) = job.group() {
@@ -536,6 +543,10 @@ impl Group {
             used: measured(used, self.rate.map(|rate| rate.max)),
         };
         Some((load, self.turn?))
+    }
+
+    pub(super) const fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Whether anything is set for it that keeps it without jobs.

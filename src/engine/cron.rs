@@ -14,6 +14,7 @@ use super::event::EventKind;
 use super::id::{JobId, LockToken};
 use super::job::{NewJob, State};
 use super::outcome::{AddOutcome, Refusal, TokenGiven};
+use super::persist::Marks;
 use super::queue::QueueKey;
 use super::schedule::Schedule;
 use super::serial::is_default;
@@ -183,6 +184,8 @@ pub(super) struct Crons {
     /// Deliveries that were deleted, by token; their workers may still report.
     discarded: HashMap<LockToken, JobId>,
     discarded_order: VecDeque<LockToken>,
+    /// Those that have changed or are gone since they were stored.
+    pub(super) marks: Marks<CronKey>,
 }
 
 #[derive(Debug)]
@@ -193,6 +196,13 @@ struct Entry {
 }
 
 impl Crons {
+    /// The crons that have changed since the last time, by their places; `None` for one that is gone.
+    pub(super) fn take(&mut self) -> Vec<(u64, Option<Cron>)> {
+        let unsaved = self.marks.take();
+        let cron = |key: CronKey| (key.0, self.list.get(&key).map(|entry| entry.cron.clone()));
+        unsaved.into_iter().map(cron).collect()
+    }
+
     fn find(&self, name: &str) -> Option<&Cron> {
         let key = self.by_name.get(name)?;
         self.list.get(key).map(|entry| &entry.cron)
@@ -260,6 +270,12 @@ impl Engine {
         Ok(cron.unwrap_or_else(|| unreachable!("the cron was just put there")))
     }
 
+    /// Takes in a cron from a store, in its place; see [`Cron::restarted`].
+    pub(super) fn load_cron(&mut self, place: u64, cron: Cron) {
+        self.crons.next = self.crons.next.max(place);
+        self.put_cron(Some(CronKey(place)), cron.restarted(self.now));
+    }
+
     /// Takes in a cron as an earlier engine has left it; see [`Cron::restarted`].
     pub fn restore_cron(&mut self, turn: &mut Turn<'_>, cron: Cron) {
         self.tick(turn);
@@ -321,11 +337,13 @@ impl Engine {
         {
             self.crons.by_name.remove(&definition.name);
             self.crons.list.remove(&key);
+            self.crons.marks.touch(key);
             return;
         }
         let (next, missed) = definition.after(slot, now);
         figures.next_run = next;
         figures.missed += missed;
+        self.crons.marks.touch(key);
         if let Some(at) = next {
             self.deadlines.insert(at, Timer::Cron(key));
         }
@@ -429,10 +447,11 @@ impl Engine {
         let name = options
             .and_then(|options| options.unique_key.as_ref())
             .and_then(|key| key.strip_prefix(DERIVED_KEY));
-        if let Some(key) = name.and_then(|name| self.crons.by_name.get(name))
-            && let Some(entry) = self.crons.list.get_mut(key)
+        if let Some(key) = name.and_then(|name| self.crons.by_name.get(name)).copied()
+            && let Some(entry) = self.crons.list.get_mut(&key)
         {
             entry.cron.figures.lost += 1;
+            self.crons.marks.touch(key);
         }
         self.remove_single(turn, key);
         true
@@ -474,11 +493,13 @@ impl Engine {
         self.crons.by_name.insert(name, key);
         let job = cron.definition.job();
         self.crons.list.insert(key, Entry { cron, job });
+        self.crons.marks.touch(key);
         key
     }
 
     fn take_cron(&mut self, key: CronKey) -> Option<Cron> {
         let cron = self.crons.list.remove(&key)?.cron;
+        self.crons.marks.touch(key);
         self.crons.by_name.remove(&cron.definition.name);
         if let Some(at) = cron.figures.next_run {
             self.deadlines.remove(at, Timer::Cron(key));

@@ -337,6 +337,17 @@ impl Engine {
         }
     }
 
+    /// Puts a dead letter from a store into its place.
+    pub(super) fn load_failed(&mut self, key: JobKey) {
+        let Some(seq) = self.letter(key).map(|letter| letter.trail.seq) else {
+            return;
+        };
+        let queue = self.store.job(key).queue;
+        self.queues.get_mut(queue).failed.insert(seq, key);
+        self.note_done(seq);
+        self.arm_dead_letter(key);
+    }
+
     /// Takes a dead letter out of the dead-letter queue; its job then stands nowhere.
     pub(super) fn leave_failed(&mut self, key: JobKey) -> Option<Trail> {
         self.disarm_dead_letter(key);

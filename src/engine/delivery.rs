@@ -421,6 +421,25 @@ impl Engine {
         }
     }
 
+    /// Puts an active job from a store into its place. Its connection is gone.
+    pub(super) fn load_active(&mut self, key: JobKey) {
+        let serial = self.next_delivery;
+        self.next_delivery += 1;
+        let job = self.store.job_mut(key);
+        let locked = job.run().is_some_and(|run| run.lock.is_some());
+        if let Some(run) = job.life().run.as_mut() {
+            run.serial = serial;
+        }
+        if locked {
+            self.figures.lock_given();
+        }
+        let queue = self.queues.get_mut(job.queue);
+        queue.active.insert(key);
+        queue.ready.begin_active(job);
+        self.active += 1;
+        self.arm_delivery(key);
+    }
+
     /// Ends the delivery in progress and returns everything it held; the job then stands nowhere.
     ///
     /// The cause decides what its token is still worth; a success has none.

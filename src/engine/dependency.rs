@@ -60,7 +60,21 @@ impl Engine {
             }
         }
         links.depends_on = new.depends_on.into_iter().collect();
+        self.store.marks.touch_ties(key);
         self.store.job_mut(key).links = Some(Box::new(links));
+        self.need_all(key);
+    }
+
+    /// A live job from a store waits again for what it waited for.
+    pub(super) fn load_ties(&mut self, key: JobKey) {
+        let job = self.store.job(key);
+        let Some(links) = job.links.as_ref() else {
+            return;
+        };
+        for id in &links.unmet {
+            let waiting = self.dependencies.dependents.entry(id.clone());
+            waiting.or_default().insert((job.seq, key));
+        }
         self.need_all(key);
     }
 
@@ -83,6 +97,7 @@ impl Engine {
 
     /// Makes a job wait for one more, which is its child.
     pub(super) fn add_child(&mut self, parent: JobKey, child: &JobId) {
+        self.store.marks.touch_tie(parent, child);
         let completion = self.completion(child);
         let job = self.store.job_mut(parent);
         let seq = job.seq;
@@ -109,6 +124,7 @@ impl Engine {
 
     /// Drops a dependency, unless it is met already; whether it was there.
     pub(super) fn untie(&mut self, dependent: JobKey, id: &JobId) -> bool {
+        self.store.marks.touch_tie(dependent, id);
         let job = self.store.job_mut(dependent);
         let seq = job.seq;
         let Some(links) = job.links.as_mut() else {
@@ -142,6 +158,9 @@ impl Engine {
         for id in named {
             self.need_no_more(id);
         }
+        if !unmet.is_empty() {
+            self.store.marks.touch_ties(key);
+        }
     }
 
     /// A job is over for good, one way or the other: what others left for it has served its purpose.
@@ -152,6 +171,7 @@ impl Engine {
             if completed {
                 links.values = BTreeMap::new();
             }
+            self.store.marks.touch_ties(key);
         }
     }
 
@@ -325,6 +345,7 @@ impl Engine {
         let parent = parent.and_then(|parent| self.store.find(parent));
         let parent = parent.filter(|key| self.store.job(*key).state != State::Completed);
         for key in self.waiting_for(id).into_iter().chain(parent) {
+            self.store.marks.touch_tie(key, id);
             if let Some(links) = self.store.job_mut(key).links.as_mut()
                 && links.children.contains(id)
                 && let Some(result) = result
@@ -338,6 +359,7 @@ impl Engine {
     /// Everybody who waits for a completed job need not do so any longer.
     fn meet(&mut self, turn: &mut Turn<'_>, id: &JobId) {
         for key in self.waiting_for(id) {
+            self.store.marks.touch_tie(key, id);
             let job = self.store.job_mut(key);
             let seq = job.seq;
             if let Some(links) = job.links.as_mut() {
@@ -379,6 +401,7 @@ impl Engine {
                 ignored: policy == Policy::Ignore,
             };
             links.failures.put_last(id.clone(), failure);
+            self.store.marks.touch_tie(key, id);
         }
         match policy {
             Policy::Wait => {}

@@ -224,6 +224,7 @@ impl Engine {
         self.store.job_mut(child_key).write_ties();
         self.set_parent(child_key, parent_key);
         self.store.job_mut(child_key).annotate(annotate);
+        self.store.marks.touch_data(child_key);
         self.hold_on(turn, |engine, turn| {
             if !declared {
                 engine.release_if_free(turn, parent_key, true);
@@ -295,6 +296,9 @@ impl Engine {
         } else {
             job.annotate(annotate);
         }
+        self.store.marks.touch_tie(parent, child);
+        self.store.marks.touch_data(parent);
+        self.store.marks.touch_data(key);
         self.release_if_free(turn, parent, true);
         Ok(true)
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::backlog::{Group, GroupKey};
 use super::deadline::Timer;
 use super::limit::RateLimit;
+use super::persist::GroupRecord;
 use super::queue::QueueKey;
 use super::store::{JobKey, Run};
 use super::{Engine, Millis, Turn};
@@ -236,6 +237,19 @@ impl Engine {
         }
     }
 
+    /// Takes in what is set for a group from a store.
+    pub(super) fn load_group(&mut self, record: GroupRecord) {
+        let queue = self.queues.open(&record.queue);
+        let groups = &mut self.queues.get_mut(queue).ready.groups;
+        let group = groups.open(&record.name);
+        groups.change(group, |group| {
+            group.paused = record.paused;
+            group.concurrency = record.concurrency;
+            group.rate = record.rate;
+        });
+        self.queues.groups_with_settings += 1;
+    }
+
     /// Forgets everything that is set for the groups of a queue without jobs.
     pub(super) fn drop_groups(&mut self, key: QueueKey) {
         let ready = &mut self.queues.get_mut(key).ready;
@@ -307,11 +321,20 @@ impl Engine {
         act: impl FnOnce(&mut Group) -> R,
     ) -> R {
         let groups = &mut self.queues.get_mut(queue).ready.groups;
-        let (before, result, after) = groups.change(group, |group| {
+        let (name, before, result, after) = groups.change(group, |group| {
             let before = group.has_settings();
             let result = act(group);
-            (before, result, group.has_settings())
+            (
+                Arc::clone(group.name()),
+                before,
+                result,
+                group.has_settings(),
+            )
         });
+        if before || after {
+            let queue = Arc::clone(self.queues.name(queue));
+            self.queues.marks.touch_group(&queue, &name);
+        }
         self.queues.groups_with_settings -= usize::from(before);
         self.queues.groups_with_settings += usize::from(after);
         self.note_idle(queue);

@@ -60,6 +60,18 @@ impl<V> IdMap<V> {
         self.bytes
     }
 
+    /// The place of an id and its value.
+    pub(super) fn get(&self, id: &JobId) -> Option<(u64, &V)> {
+        self.entries.get(id).map(|(place, value)| (*place, value))
+    }
+
+    /// Puts an id that is not there into a place of its own.
+    pub(super) fn put_at(&mut self, place: u64, id: JobId, value: V) {
+        self.next = self.next.max(place);
+        self.bytes += framed(id.text_len());
+        self.entries.insert(id, (place, value));
+    }
+
     /// First come first.
     pub(super) fn ordered(&self) -> Vec<(&JobId, &V)> {
         let mut list: Vec<_> = self.entries.iter().collect();

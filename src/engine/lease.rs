@@ -240,19 +240,45 @@ impl Engine {
     }
 
     fn stall(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        let text = |budget, stall_count| match budget {
+            Budget::Attempts(max) => format!("Job stalled at max attempts ({max})"),
+            Budget::Stalls => format!("Job stalled {stall_count} times"),
+        };
+        self.lose_delivery(turn, key, text, "stalled");
+    }
+
+    /// The process that had handed a job out is gone, and the job has no lock that still holds.
+    pub(super) fn interrupt(&mut self, turn: &mut Turn<'_>, key: JobKey) {
+        if self.discard_lost(turn, key) {
+            return;
+        }
+        let text = |budget, stall_count| match budget {
+            Budget::Attempts(max) => {
+                format!("Job reached max attempts ({max}) during startup recovery")
+            }
+            Budget::Stalls => format!("Job stalled {stall_count} times (recovered at startup)"),
+        };
+        self.lose_delivery(turn, key, text, "Interrupted during recovery");
+    }
+
+    /// A delivery is lost: the job is tried again after its backoff, or fails with what `text` says.
+    fn lose_delivery(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: JobKey,
+        text: impl FnOnce(Budget, u32) -> String,
+        error: &str,
+    ) {
         let loss = self.charge_loss(key);
         let stall_count = loss.stall_count;
-        let fatal = loss.exhausted.map(|budget| match budget {
-            Budget::Attempts(max) => Fatal::new(
-                FailureReason::MaxAttemptsExceeded,
-                Some(format!("Job stalled at max attempts ({max})").into()),
-            ),
-            Budget::Stalls => Fatal::new(
-                FailureReason::Stalled,
-                Some(format!("Job stalled {stall_count} times").into()),
-            ),
+        let fatal = loss.exhausted.map(|budget| {
+            let reason = match budget {
+                Budget::Attempts(_) => FailureReason::MaxAttemptsExceeded,
+                Budget::Stalls => FailureReason::Stalled,
+            };
+            Fatal::new(reason, Some(text(budget, stall_count).into()))
         });
-        self.end_lost_delivery(key, fatal.as_ref(), "stalled");
+        self.end_lost_delivery(key, fatal.as_ref(), error);
         let detail = Some(StallDetail {
             stall_count,
             to_dlq: fatal.is_some(),
@@ -261,7 +287,7 @@ impl Engine {
         match fatal {
             Some(fatal) => self.fail_for_good(turn, key, fatal),
             None => {
-                self.record_retry(key, Some("stalled".into()));
+                self.record_retry(key, Some(error.into()));
                 self.retry_later(turn, key);
             }
         }

@@ -128,6 +128,19 @@ impl Bucket {
 }
 
 impl Queue {
+    /// What is set: how often it hands out jobs, when that ends by itself, and how many may be active.
+    pub(super) fn limits_set(&self) -> (Option<RateLimit>, Option<Millis>, Option<u64>) {
+        let Some(limits) = self.limits.as_ref() else {
+            return (None, None, None);
+        };
+        let rate = limits.rate.as_ref();
+        (
+            rate.map(|rate| rate.bucket.limit),
+            rate.and_then(|rate| rate.ends_at),
+            limits.cap,
+        )
+    }
+
     fn cap(&self) -> Option<u64> {
         self.limits.as_ref().and_then(|limits| limits.cap)
     }
@@ -193,6 +206,30 @@ impl Engine {
         self.limits_mut(key).rate = Some(rate);
         self.queues.note_settings(key);
         self.serve(turn, key);
+    }
+
+    /// Takes in the limits of a queue from a store. The bucket starts full; a limit that is over by now goes with the
+    /// next tick.
+    pub(super) fn load_limits(
+        &mut self,
+        key: QueueKey,
+        rate: Option<(RateLimit, Option<Millis>)>,
+        cap: Option<u64>,
+    ) {
+        if rate.is_none() && cap.is_none() {
+            return;
+        }
+        if let Some(at) = rate.and_then(|(_, ends_at)| ends_at) {
+            self.deadlines.insert(at, Timer::RateEnd(key));
+        }
+        let rate = rate.map(|(limit, ends_at)| Rate {
+            bucket: Bucket::full(limit, self.now),
+            ends_at,
+            since: self.next_delivery,
+        });
+        let limits = self.limits_mut(key);
+        limits.rate = rate;
+        limits.cap = cap;
     }
 
     /// Lifts the rate limit of a queue.

@@ -40,6 +40,10 @@ pub(super) struct Proofs {
     pub(super) known: HashMap<JobId, u64>,
     pub(super) order: BTreeMap<u64, JobId>,
     next: u64,
+    /// Those up to this one were stored.
+    kept: u64,
+    /// Of these, the ones that are gone since.
+    gone: Vec<u64>,
 }
 
 impl Proofs {
@@ -49,16 +53,41 @@ impl Proofs {
         self.known.insert(id.clone(), self.next);
         self.order.insert(self.next, id.clone());
         while self.order.len() > max
-            && let Some((_, oldest)) = self.order.pop_first()
+            && let Some((_, oldest)) = self.order.first_key_value()
         {
-            self.known.remove(&oldest);
+            let oldest = oldest.clone();
+            self.forget(&oldest);
         }
     }
 
     pub(super) fn forget(&mut self, id: &JobId) {
         if let Some(number) = self.known.remove(id) {
             self.order.remove(&number);
+            if number <= self.kept {
+                self.gone.push(number);
+            }
         }
+    }
+
+    /// Takes in a proof from a store; they come in order.
+    pub(super) fn restore(&mut self, number: u64, id: JobId) {
+        self.next = number;
+        self.kept = number;
+        self.known.insert(id.clone(), number);
+        self.order.insert(number, id);
+    }
+
+    /// Whether there is anything to store.
+    pub(super) const fn has_changed(&self) -> bool {
+        self.next > self.kept || !self.gone.is_empty()
+    }
+
+    /// What has come since the last time, and what is gone. From then on it counts as stored.
+    pub(super) fn take(&mut self) -> (Vec<(u64, JobId)>, Vec<u64>) {
+        let new = self.order.range(self.kept + 1..);
+        let new = new.map(|(number, id)| (*number, id.clone())).collect();
+        self.kept = self.next;
+        (new, std::mem::take(&mut self.gone))
     }
 }
 

@@ -43,6 +43,7 @@ mod manage;
 mod name;
 mod notice;
 mod outcome;
+mod persist;
 mod policy;
 mod query;
 mod queue;
@@ -77,7 +78,7 @@ pub use figures::{
     Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
-pub use id::{IdSource, JobId, LockToken};
+pub use id::{IdSource, JobId, LockToken, StoredId};
 pub use job::{
     AttemptRecord, Backoff, BackoffKind, Dedup, Delivery, Failure, FailureReason, JobDetail,
     JobLinks, JobOptions, JobView, LogLine, NewJob, NewLinks, Parent, Payload, State,
@@ -91,6 +92,10 @@ pub use outcome::{
     AddOutcome, Added, BatchRefusal, Bucket, Caller, Change, CleanState, ConnectionId, Counts,
     FailReport, Listing, Progressing, PullRequest, Refusal, Renewal, Report, Served, TokenGiven,
     WaitFor, Waited, WaiterId, WorkerFigures, WorkerRegistration, WorkerStats, WorkerView,
+};
+pub use persist::{
+    Changes, CronRecord, GroupRecord, JobRecord, KeyRecord, LifeRecord, LoadError, Loader,
+    LogRecord, MinuteRecord, ProofRecord, QueueRecord, TieRecord, WebhookRecord,
 };
 pub use policy::{DlqConfig, DlqConfigUpdate, StallConfig, StallConfigUpdate};
 pub use repeat::{Repeat, RepeatTiming};

@@ -14,6 +14,7 @@ use super::figures::QueueFigures;
 use super::job::State;
 use super::limit::Limits;
 use super::outcome::Counts;
+use super::persist::QueueMarks;
 use super::policy::{DlqConfig, StallConfig};
 use super::store::{Job, JobKey};
 use super::{Engine, Millis, Turn};
@@ -195,6 +196,8 @@ pub(super) struct Queues {
     /// Queues of which only the figures are left, first forgotten first.
     forgotten: BTreeMap<u64, QueueKey>,
     next_forgotten: u64,
+    /// What is to be stored.
+    pub(super) marks: QueueMarks,
 }
 
 impl Queues {
@@ -267,12 +270,25 @@ impl Queues {
             let place = self.next_listed;
             self.next_listed += 1;
             self.get_mut(key).listed = Some(place);
+            self.marks.touch(key);
         }
         key
     }
 
+    /// Gives a queue from a store its place in the order of first use.
+    pub(super) fn restore_listed(&mut self, key: QueueKey, place: u64) {
+        self.next_listed = self.next_listed.max(place.saturating_add(1));
+        self.get_mut(key).listed = Some(place);
+    }
+
     /// Something was set for a queue, or is not any more.
     pub(super) fn note_settings(&mut self, key: QueueKey) {
+        self.marks.touch(key);
+        self.sort_settings(key);
+    }
+
+    /// Whether a queue has settings is known from now on.
+    pub(super) fn sort_settings(&mut self, key: QueueKey) {
         if self.get(key).has_settings() {
             self.with_settings.insert(key);
         } else {
@@ -297,6 +313,7 @@ impl Queues {
     fn remove(&mut self, key: QueueKey) {
         let queue = self.queues.remove(key.0 as usize);
         self.index.remove(&queue.name);
+        self.marks.end(key, &queue.name);
         if let Some(place) = queue.forgotten {
             self.forgotten.remove(&place);
         }
@@ -430,6 +447,8 @@ impl Engine {
         queue.idle_check_at = None;
         if queue.is_unused() {
             queue.listed = None;
+            self.queues.marks.touch(key);
+            let queue = self.queues.get(key);
             if !queue.is_awaited() && queue.forgotten.is_none() {
                 self.queues.forget(key, self.config.forgotten_max);
             }
@@ -446,6 +465,8 @@ impl Engine {
         queue.dlq = None;
         queue.stall = None;
         queue.figures = QueueFigures::default();
+        let name = Arc::clone(&queue.name);
+        self.queues.marks.end(key, &name);
         self.queues.note_settings(key);
         let queue = self.queues.get_mut(key);
         if let Some(at) = queue.idle_check_at.take() {

@@ -13,6 +13,7 @@ use super::deadline::Timer;
 use super::id::JobId;
 use super::job::{LogLine, Payload, State};
 use super::outcome::Change;
+use super::persist::Marks;
 use super::store::JobKey;
 use super::{Engine, Millis, Turn};
 
@@ -30,6 +31,10 @@ pub(super) struct Retention {
     pub(super) logs: HashMap<JobKey, VecDeque<LogLine>>,
     pub(super) log_use: Recency,
     next_line: u64,
+    /// Lines up to this one were stored.
+    kept_line: u64,
+    /// Jobs whose logs have changed since.
+    pub(super) log_marks: Marks<JobKey>,
 }
 
 /// Who was used last, and whether it is needed.
@@ -96,9 +101,36 @@ impl Retention {
 
     /// Drops what is kept for a job that is gone.
     pub(super) fn forget(&mut self, key: JobKey) {
+        self.log_marks.forget(&key);
         if self.logs.remove(&key).is_some() {
             self.log_use.forget(key);
         }
+    }
+
+    /// Takes in the log of a job from a store.
+    pub(super) fn restore_log(&mut self, key: JobKey, lines: VecDeque<LogLine>) {
+        if let Some(last) = lines.back() {
+            self.next_line = self.next_line.max(last.seq);
+            self.kept_line = self.next_line;
+            self.logs.insert(key, lines);
+            self.log_use.touch(key, false);
+        }
+    }
+
+    /// The logs that have changed since the last time: the first line that is left, and the new ones. From then on they
+    /// count as stored.
+    pub(super) fn take_logs(&mut self) -> Vec<(JobKey, u64, Vec<LogLine>)> {
+        let kept = std::mem::replace(&mut self.kept_line, self.next_line);
+        let unsaved = self.log_marks.take();
+        let log = |key: JobKey| {
+            let Some(lines) = self.logs.get(&key) else {
+                return (key, u64::MAX, Vec::new());
+            };
+            let first = lines.front().map_or(u64::MAX, |line| line.seq);
+            let new = lines.iter().filter(|line| line.seq > kept);
+            (key, first, new.cloned().collect())
+        };
+        unsaved.into_iter().map(log).collect()
     }
 }
 
@@ -135,13 +167,47 @@ impl Engine {
         }
     }
 
+    /// Puts a completed job from a store into its place; they come in order, and once all live jobs are there.
+    pub(super) fn load_completed(&mut self, key: JobKey) {
+        let job = self.store.job(key);
+        let needed = self.is_needed(&job.id);
+        let life = job.life.as_ref();
+        let done_seq = life.map_or(0, |life| life.done_seq);
+        if life.is_some_and(|life| life.result.is_some()) {
+            self.retention.results.touch(key, needed);
+        }
+        self.retention.next_done = self.retention.next_done.max(done_seq);
+        let queue = self.queues.get_mut(job.queue);
+        queue.completed.insert(done_seq, key);
+        self.retention.completed.insert((needed, done_seq), key);
+    }
+
+    /// Once all are there: as many stay as may, and their time runs.
+    pub(super) fn bound_completed(&mut self, turn: &mut Turn<'_>) {
+        while self.retention.completed.len() > self.config.completed_max
+            && let Some((_, oldest)) = self.retention.completed.first_key_value()
+        {
+            self.delete(turn, *oldest);
+        }
+        while let Some(evicted) = self.retention.results.evict(self.config.results_max) {
+            self.store.job_mut(evicted).life().result = None;
+        }
+        self.arm_retention();
+    }
+
+    /// A number in the order of completions and failures is taken.
+    pub(super) fn note_done(&mut self, done_seq: u64) {
+        self.retention.next_done = self.retention.next_done.max(done_seq);
+    }
+
     /// A completed job is needed from now on, or no longer: it changes its place among those that are kept.
     pub(super) fn set_needed(&mut self, id: &JobId, needed: bool) {
         let found = self.store.find(id);
         let Some(key) = found.filter(|key| self.store.job(*key).state == State::Completed) else {
             return;
         };
-        let done_seq = self.store.job_mut(key).life().done_seq;
+        let life = self.store.job(key).life.as_ref();
+        let done_seq = life.map_or(0, |life| life.done_seq);
         // A job that is just completing is not kept yet.
         let completed = &mut self.retention.completed;
         if completed.remove(&(!needed, done_seq)).is_some() {
@@ -257,8 +323,10 @@ impl Engine {
             lines.pop_front();
         }
         self.retention.log_use.touch(key, false);
+        self.retention.log_marks.touch(key);
         if let Some(evicted) = self.retention.log_use.evict(self.config.logged_jobs_max) {
             self.retention.logs.remove(&evicted);
+            self.retention.log_marks.touch(evicted);
         }
         Change::Applied
     }
@@ -291,5 +359,6 @@ impl Engine {
             self.retention.logs.remove(&key);
             self.retention.log_use.forget(key);
         }
+        self.retention.log_marks.touch(key);
     }
 }

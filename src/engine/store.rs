@@ -20,6 +20,7 @@ use super::job::{
 use super::link::Links;
 use super::name::NameKey;
 use super::outcome::ConnectionId;
+use super::persist::JobMarks;
 use super::queue::QueueKey;
 use super::ready::ReadyKey;
 use super::serial::is_default;
@@ -36,6 +37,13 @@ const SPENT_MAX: usize = 16;
 /// A job's place in the table; given to another job once this one is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct JobKey(u32);
+
+impl JobKey {
+    /// The place as an index.
+    pub(super) const fn place(self) -> usize {
+        self.0 as usize
+    }
+}
 
 #[cfg(test)]
 impl JobKey {
@@ -332,6 +340,8 @@ pub(super) struct Store {
     hasher: DefaultHashBuilder,
     /// Jobs whose id a client chose.
     custom_ids: usize,
+    /// What is to be stored.
+    pub(super) marks: JobMarks,
 }
 
 impl Default for Store {
@@ -341,6 +351,7 @@ impl Default for Store {
             index: (0..INDEX_PARTS).map(|_| HashTable::new()).collect(),
             hasher: DefaultHashBuilder::default(),
             custom_ids: 0,
+            marks: JobMarks::default(),
         }
     }
 }
@@ -385,6 +396,7 @@ impl Store {
 
     /// As [`Store::job`], to change it.
     pub(super) fn job_mut(&mut self, key: JobKey) -> &mut Job {
+        self.marks.touch(key);
         self.jobs.at_mut(key.0)
     }
 
@@ -414,6 +426,7 @@ impl Store {
         self.custom_ids += usize::from(job.has_custom_id);
         let hash = self.hasher.hash_one(&job.id);
         let key = JobKey(self.jobs.insert(job));
+        self.marks.begin(key);
         let Self {
             jobs,
             index,
@@ -433,6 +446,7 @@ impl Store {
             index,
             hasher,
             custom_ids,
+            marks,
         } = self;
         if let Some(index) = index.get_mut(part(hash)) {
             if let Ok(entry) = index.find_entry(hash, |other| *other == key) {
@@ -447,6 +461,7 @@ impl Store {
         match jobs.remove(key.0) {
             Some(job) => {
                 *custom_ids -= usize::from(job.has_custom_id);
+                marks.end(key, job.seq);
                 job
             }
             None => unreachable!("{key:?} is no job"),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{Event, EventKind};
 use super::outcome::Refusal;
+use super::persist::{Marks, WebhookRecord};
 use super::serial::is_default;
 use super::{Engine, Millis, Turn};
 
@@ -197,10 +198,15 @@ pub(super) struct Webhooks {
     list: Vec<Webhook>,
     /// The events that any enabled one wants, a bit for each.
     wanted: u8,
+    next_place: u64,
+    /// Those that have changed or are gone since they were stored, by place.
+    pub(super) marks: Marks<u64>,
 }
 
 #[derive(Debug)]
 struct Webhook {
+    /// In the order of registration.
+    place: u64,
     target: Arc<WebhookTarget>,
     view: WebhookView,
 }
@@ -226,6 +232,40 @@ impl Webhook {
 }
 
 impl Webhooks {
+    /// Takes in a webhook from a store; they come in order.
+    pub(super) fn restore(&mut self, record: WebhookRecord) {
+        let WebhookRecord {
+            place,
+            view,
+            secret,
+        } = record;
+        self.next_place = place;
+        let target = Arc::new(WebhookTarget {
+            id: Arc::clone(&view.id),
+            url: Arc::clone(&view.url),
+            secret,
+        });
+        self.list.push(Webhook {
+            place,
+            target,
+            view,
+        });
+        self.note_wanted();
+    }
+
+    /// The webhooks that have changed since the last time, and the places of those that are gone.
+    pub(super) fn take(&mut self) -> (Vec<WebhookRecord>, Vec<u64>) {
+        let mut gone = self.marks.take();
+        let changed = self.list.iter().filter(|hook| gone.remove(&hook.place));
+        let record = |hook: &Webhook| WebhookRecord {
+            place: hook.place,
+            view: hook.view.clone(),
+            secret: hook.target.secret.clone(),
+        };
+        let changed = changed.map(record).collect();
+        (changed, gone.into_iter().collect())
+    }
+
     /// What webhooks are called for when this happens, if any may want it.
     pub(super) fn wanted_for(&self, kind: &EventKind) -> Option<WebhookEvent> {
         if self.wanted == 0 {
@@ -238,9 +278,11 @@ impl Webhooks {
     pub(super) fn call(&mut self, name: WebhookEvent, event: &Event, calls: &mut Vec<WebhookCall>) {
         let wanting = |webhook: &&mut Webhook| webhook.wants(name, &event.queue);
         let mut shared = None;
+        let mut given_up = Vec::new();
         for webhook in self.list.iter_mut().filter(wanting) {
             if calls.len() >= CALLS_DUE_MAX {
                 webhook.count(event.at, false);
+                given_up.push(webhook.place);
                 continue;
             }
             let event = shared.get_or_insert_with(|| Arc::new(event.clone()));
@@ -250,6 +292,9 @@ impl Webhooks {
                 event: Arc::clone(event),
             });
         }
+        given_up
+            .into_iter()
+            .for_each(|place| self.marks.touch(place));
     }
 
     fn find(&mut self, id: &str) -> Option<&mut Webhook> {
@@ -297,7 +342,11 @@ impl Engine {
             url: new.url,
             secret: new.secret,
         });
+        self.webhooks.next_place += 1;
+        let place = self.webhooks.next_place;
+        self.webhooks.marks.touch(place);
         self.webhooks.list.push(Webhook {
+            place,
             target,
             view: view.clone(),
         });
@@ -309,6 +358,9 @@ impl Engine {
     pub fn remove_webhook(&mut self, turn: &mut Turn<'_>, id: &str) -> bool {
         self.tick(turn);
         let before = self.webhooks.list.len();
+        if let Some(place) = self.webhooks.find(id).map(|webhook| webhook.place) {
+            self.webhooks.marks.touch(place);
+        }
         self.webhooks
             .list
             .retain(|webhook| &*webhook.target.id != id);
@@ -323,6 +375,8 @@ impl Engine {
             return false;
         };
         webhook.view.enabled = enabled;
+        let place = webhook.place;
+        self.webhooks.marks.touch(place);
         self.webhooks.note_wanted();
         true
     }
@@ -342,6 +396,8 @@ impl Engine {
             return false;
         };
         webhook.count(now, delivered);
+        let place = webhook.place;
+        self.webhooks.marks.touch(place);
         true
     }
 

@@ -21,6 +21,16 @@ impl Minute {
         Self(u32::try_from(minute).unwrap_or(if minute < 0 { 0 } else { u32::MAX }))
     }
 
+    /// Minutes since the epoch.
+    pub(in crate::engine) const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The minute of that number.
+    pub(in crate::engine) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
     /// Whether it is among the `kept` minutes that end with `now`.
     pub(super) fn is_kept(self, now: Self, kept: u32) -> bool {
         now.0.saturating_sub(self.0) < kept
@@ -50,6 +60,22 @@ impl Minutes {
                 true
             }
         }
+    }
+
+    /// The count of a minute, if it is kept.
+    pub(super) fn count_of(&self, minute: Minute) -> Option<u32> {
+        let place = self.points.binary_search_by_key(&minute, |(at, _)| *at);
+        self.points.get(place.ok()?).map(|(_, count)| *count)
+    }
+
+    /// Takes in the next minute from a store.
+    pub(super) fn restore(&mut self, minute: Minute, count: u32) {
+        self.points.push_back((minute, count));
+    }
+
+    /// When the last job was counted, from a store.
+    pub(super) const fn restore_last(&mut self, at: Option<Millis>) {
+        self.last_at = at;
     }
 
     /// Drops a minute, which is the oldest one if it is still there.

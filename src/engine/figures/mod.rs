@@ -8,7 +8,7 @@
 //! only when many other names were forgotten since (see `queue`). Obliterating a queue deletes them.
 
 mod latency;
-mod minutes;
+pub(super) mod minutes;
 mod report;
 mod speed;
 
@@ -102,6 +102,42 @@ impl QueueFigures {
         since_start.plus(earlier)
     }
 
+    /// How many jobs ended in one way within a minute, if that is kept.
+    pub(super) fn minute(&self, kind: MetricKind, minute: Minute) -> Option<u32> {
+        self.minutes(kind).count_of(minute)
+    }
+
+    /// When a job last ended in one way.
+    pub(super) const fn last_at(&self, kind: MetricKind) -> Option<Millis> {
+        self.minutes(kind).last_at()
+    }
+
+    /// Events in the journal.
+    pub(super) const fn journal(&self) -> usize {
+        self.journal
+    }
+
+    /// Goes on from what a store holds.
+    pub(super) const fn restore(
+        &mut self,
+        totals: Totals,
+        journal: usize,
+        completed_at: Option<Millis>,
+        failed_at: Option<Millis>,
+    ) {
+        self.totals.earlier = totals;
+        self.journal = journal;
+        self.completed.restore_last(completed_at);
+        self.failed.restore_last(failed_at);
+    }
+
+    const fn minutes(&self, kind: MetricKind) -> &Minutes {
+        match kind {
+            MetricKind::Completed => &self.completed,
+            MetricKind::Failed => &self.failed,
+        }
+    }
+
     const fn minutes_mut(&mut self, kind: MetricKind) -> &mut Minutes {
         match kind {
             MetricKind::Completed => &mut self.completed,
@@ -132,6 +168,16 @@ impl Figures {
         self.speed = Speed::starting(at);
     }
 
+    /// Totals of this process and of earlier ones.
+    pub(super) const fn lifetime(&self) -> Totals {
+        self.totals.since_start.plus(&self.totals.earlier)
+    }
+
+    /// Goes on from what earlier processes have counted.
+    pub(super) const fn restore(&mut self, earlier: Totals) {
+        self.totals.earlier = earlier;
+    }
+
     pub(super) const fn lock_given(&mut self) {
         self.locks += 1;
     }
@@ -150,6 +196,7 @@ impl Figures {
 impl Engine {
     /// Counts what an event tells.
     pub(super) fn count(&mut self, key: QueueKey, kind: &EventKind) {
+        self.queues.marks.touch(key);
         let figures = &mut self.queues.get_mut(key).figures;
         if figures.journal < self.config.journal_max {
             figures.journal += 1;
@@ -166,7 +213,10 @@ impl Engine {
             EventKind::Failed { .. } => MetricKind::Failed,
             _ => return,
         };
-        if figures.minutes_mut(kind).count(self.now) {
+        let minute = Minute::of(self.now);
+        let new = figures.minutes_mut(kind).count(self.now);
+        self.queues.marks.touch_minute(key, kind, minute);
+        if new {
             self.keep_minute(key, kind);
         }
     }
@@ -183,8 +233,28 @@ impl Engine {
             // The queue may be gone, and another one may have its place; that one has no minute as old as this.
             if let Some(queue) = self.queues.try_get_mut(key) {
                 queue.figures.minutes_mut(kind).drop_oldest(minute);
+                self.queues.marks.touch_minute(key, kind, minute);
             }
         }
+    }
+
+    /// Takes in the count of a minute from a store; those of a queue come in order.
+    pub(super) fn restore_minute(
+        &mut self,
+        key: QueueKey,
+        kind: MetricKind,
+        minute: Minute,
+        count: u32,
+    ) {
+        let figures = &mut self.queues.get_mut(key).figures;
+        figures.minutes_mut(kind).restore(minute, count);
+        self.figures.minutes.push_back((minute, key, kind));
+    }
+
+    /// Once all minutes are taken in: they are in one order over all queues.
+    pub(super) fn order_minutes(&mut self) {
+        let minutes = self.figures.minutes.make_contiguous();
+        minutes.sort_by_key(|(minute, ..)| *minute);
     }
 
     /// How long operations took, as measured by whoever executes them: `times` of them, `ms` each.

@@ -18,7 +18,7 @@ use super::{Counted, Latency, Throughput, Totals};
 const DEAD_LETTERS_SHOWN: usize = 10;
 
 /// How a job ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricKind {
     /// With a success.
     Completed,
