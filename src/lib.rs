@@ -15,5 +15,6 @@ pub mod mcp;
 pub mod metrics;
 pub mod net;
 pub mod server;
+pub mod storage;
 pub mod webhooks;
 pub mod wire;

@@ -196,6 +196,13 @@ struct Entry {
 }
 
 impl Crons {
+    /// None of them counts as stored.
+    pub(super) fn mark_all(&mut self) {
+        for key in self.list.keys() {
+            self.marks.touch(*key);
+        }
+    }
+
     /// The crons that have changed since the last time, by their places; `None` for one that is gone.
     pub(super) fn take(&mut self) -> Vec<(u64, Option<Cron>)> {
         let unsaved = self.marks.take();

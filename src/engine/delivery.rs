@@ -327,9 +327,10 @@ impl Engine {
         while deliveries.len() < request.count
             && let Some(next) = self.next_ready(turn, key, request.group.as_deref())
         {
-            let job = self.store.job_mut(next);
-            job.write_ties();
-            bytes += job.bytes();
+            if self.store.job(next).has_unwritten() {
+                self.store.data_mut(next).write_ties();
+            }
+            bytes += self.store.job(next).bytes();
             if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {
                 break;
             }

@@ -353,6 +353,7 @@ impl Engine {
 
     /// A limit is gone: more may be handed out, and the name may be nobody's any more.
     fn limits_changed(&mut self, turn: &mut Turn<'_>, key: QueueKey) {
+        self.queues.marks.touch(key);
         let queue = self.queues.get(key);
         let empty = |limits: &Limits| limits.rate.is_none() && limits.cap.is_none();
         if queue.limits.as_deref().is_some_and(empty) {

@@ -77,9 +77,9 @@ impl Proofs {
         self.order.insert(number, id);
     }
 
-    /// Whether there is anything to store.
-    pub(super) const fn has_changed(&self) -> bool {
-        self.next > self.kept || !self.gone.is_empty()
+    /// None of them counts as stored.
+    pub(super) const fn mark_all(&mut self) {
+        self.kept = 0;
     }
 
     /// What has come since the last time, and what is gone. From then on it counts as stored.
@@ -250,6 +250,11 @@ impl Job {
             Some(annotate) => self.annotated(annotate),
             None => self.data.clone(),
         }
+    }
+
+    /// Whether there are ties that are not written into its data yet.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.unwritten().is_some()
     }
 
     fn unwritten(&self) -> Option<Annotate> {

@@ -58,8 +58,7 @@ impl Engine {
             return self.update_successor(key, data);
         }
         self.change(id, State::is_live, |engine, key| {
-            engine.store.marks.touch_data(key);
-            engine.store.job_mut(key).replace_data(data)
+            engine.store.data_mut(key).replace_data(data);
         })
     }
 

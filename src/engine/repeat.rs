@@ -166,9 +166,9 @@ impl Engine {
             };
             key = next;
         }
-        let job = self.store.job_mut(key);
-        if job.state.is_live() && job.state != State::Active {
-            job.replace_data(data);
+        let state = self.store.job(key).state;
+        if state.is_live() && state != State::Active {
+            self.store.data_mut(key).replace_data(data);
             Change::Applied
         } else {
             Change::WrongState(State::Completed)

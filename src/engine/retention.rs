@@ -107,6 +107,13 @@ impl Retention {
         }
     }
 
+    /// No line counts as stored.
+    pub(super) fn mark_all_logs(&mut self) {
+        self.kept_line = 0;
+        let jobs: Vec<JobKey> = self.logs.keys().copied().collect();
+        jobs.into_iter().for_each(|key| self.log_marks.touch(key));
+    }
+
     /// Takes in the log of a job from a store.
     pub(super) fn restore_log(&mut self, key: JobKey, lines: VecDeque<LogLine>) {
         if let Some(last) = lines.back() {

@@ -186,6 +186,44 @@ pub(super) enum EndCause {
     Withdrawn,
 }
 
+impl Life {
+    /// What outlives the process; the result aside, which is stored by itself.
+    pub(super) fn lasting(&self) -> Self {
+        let mut life = Self {
+            ended: None,
+            spent: Vec::new(),
+            result: None,
+            timeline: self.timeline.clone(),
+            progress_message: self.progress_message.clone(),
+            stacktrace: self.stacktrace.clone(),
+            attempts: self.attempts.clone(),
+            run: self.run.as_ref().map(Run::lasting),
+            failure: self.failure.clone(),
+            trail: self.trail.clone(),
+            successor: self.successor.clone(),
+            ..*self
+        };
+        if let Some(letter) = life.failure.as_mut() {
+            letter.armed_at = None;
+        }
+        life
+    }
+}
+
+impl Run {
+    fn lasting(&self) -> Self {
+        Self {
+            serial: 0,
+            before: (None, None),
+            lock: self.lock.clone(),
+            connection: None,
+            timeout_at: self.timeout_at,
+            limited: false,
+            armed_at: None,
+        }
+    }
+}
+
 impl Job {
     pub(super) fn life(&mut self) -> &mut Life {
         self.life.get_or_insert_default()
@@ -397,6 +435,12 @@ impl Store {
     /// As [`Store::job`], to change it.
     pub(super) fn job_mut(&mut self, key: JobKey) -> &mut Job {
         self.marks.touch(key);
+        self.jobs.at_mut(key.0)
+    }
+
+    /// As [`Store::job_mut`], to change its data.
+    pub(super) fn data_mut(&mut self, key: JobKey) -> &mut Job {
+        self.marks.touch_data(key);
         self.jobs.at_mut(key.0)
     }
 

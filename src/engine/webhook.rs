@@ -253,6 +253,13 @@ impl Webhooks {
         self.note_wanted();
     }
 
+    /// None of them counts as stored.
+    pub(super) fn mark_all(&mut self) {
+        for webhook in &self.list {
+            self.marks.touch(webhook.place);
+        }
+    }
+
     /// The webhooks that have changed since the last time, and the places of those that are gone.
     pub(super) fn take(&mut self) -> (Vec<WebhookRecord>, Vec<u64>) {
         let mut gone = self.marks.take();

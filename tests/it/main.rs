@@ -15,6 +15,7 @@ mod docs;
 mod engine;
 mod fixtures;
 mod hard;
+mod image;
 mod mcp;
 mod metrics;
 mod model;

@@ -62,6 +62,11 @@ impl Minutes {
         }
     }
 
+    /// Every minute that is there.
+    pub(super) fn all(&self) -> impl Iterator<Item = Minute> {
+        self.points.iter().map(|(minute, _)| *minute)
+    }
+
     /// The count of a minute, if it is kept.
     pub(super) fn count_of(&self, minute: Minute) -> Option<u32> {
         let place = self.points.binary_search_by_key(&minute, |(at, _)| *at);

@@ -107,6 +107,11 @@ impl QueueFigures {
         self.minutes(kind).count_of(minute)
     }
 
+    /// The minutes in which jobs ended in one way.
+    pub(super) fn kept_minutes(&self, kind: MetricKind) -> Vec<Minute> {
+        self.minutes(kind).all().collect()
+    }
+
     /// When a job last ended in one way.
     pub(super) const fn last_at(&self, kind: MetricKind) -> Option<Millis> {
         self.minutes(kind).last_at()

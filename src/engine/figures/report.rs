@@ -27,6 +27,9 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Completed, Self::Failed];
+
     /// The kind with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -355,6 +358,7 @@ impl Engine {
         let journal = &mut self.queues.get_mut(key).figures.journal;
         let removed = journal.saturating_sub(keep);
         *journal -= removed;
+        self.queues.marks.touch(key);
         removed
     }
 

@@ -103,6 +103,8 @@ impl Changes {
 pub struct JobRecord {
     /// Its number in the order of admission, unique among all jobs that ever were.
     pub seq: u64,
+    /// Whether no record of it was taken before.
+    pub is_new: bool,
     /// Its id.
     pub id: JobId,
     /// Whether the client chose that id.
@@ -153,6 +155,21 @@ pub struct JobRecord {
     pub life: Option<Box<LifeRecord>>,
     /// The result of a completed job.
     pub result: Option<Payload>,
+}
+
+impl JobRecord {
+    /// Whether it is being delivered under a lock that holds then.
+    pub fn is_leased(&self, now: Millis) -> bool {
+        let run = self.life.as_ref().and_then(|life| life.0.run.as_ref());
+        let lock = run.and_then(|run| run.lock.as_ref());
+        lock.is_some_and(|lock| lock.expires_at > now)
+    }
+
+    /// When it is to be tried again by itself, if it is a dead letter.
+    pub fn next_retry_at(&self) -> Option<Millis> {
+        let letter = self.life.as_ref()?.0.failure.as_ref()?;
+        letter.trail.next_retry_at
+    }
 }
 
 /// Whether a job owns the deduplication key of its options.
@@ -257,17 +274,23 @@ pub struct QueueRecord {
 }
 
 /// What is set for a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GroupRecord {
     /// Its queue.
+    #[serde(skip)]
     pub queue: Arc<str>,
     /// Its name.
+    #[serde(skip)]
     pub name: Arc<str>,
     /// Whether it is paused.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub paused: bool,
     /// Its jobs that may be active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u64>,
     /// Its deliveries in a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateLimit>,
 }
 

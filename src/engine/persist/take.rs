@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::Engine;
 use super::super::id::JobId;
 use super::super::link::Links;
 use super::super::queue::QueueKey;
 use super::super::store::{Job, JobKey};
+use super::super::{Engine, MetricKind};
 use super::mark::{Touched, TouchedJob};
 use super::record::{
     Changes, CronRecord, GroupRecord, JobRecord, KeyRecord, LifeRecord, LogRecord, MinuteRecord,
@@ -23,6 +23,36 @@ impl Engine {
         self.retention.log_marks.record();
         self.crons.marks.record();
         self.webhooks.marks.record();
+    }
+
+    /// Marks everything that is there as new, for a store that has nothing yet.
+    pub fn mark_everything(&mut self) {
+        let jobs: Vec<JobKey> = self.store.all().map(|(key, _)| key).collect();
+        jobs.into_iter().for_each(|key| self.store.marks.begin(key));
+        let queues: Vec<QueueKey> = self.queues.all().map(|(key, _)| key).collect();
+        for key in queues {
+            self.queues.marks.touch(key);
+            let queue = self.queues.get(key);
+            let name = Arc::clone(&queue.name);
+            let groups: Vec<Arc<str>> = queue
+                .ready
+                .groups
+                .all()
+                .map(|(_, group)| Arc::clone(group.name()))
+                .collect();
+            for group in groups {
+                self.queues.marks.touch_group(&name, &group);
+            }
+            for kind in MetricKind::ALL {
+                for minute in self.queues.get(key).figures.kept_minutes(kind) {
+                    self.queues.marks.touch_minute(key, kind, minute);
+                }
+            }
+        }
+        self.dependencies.proofs.mark_all();
+        self.retention.mark_all_logs();
+        self.crons.mark_all();
+        self.webhooks.mark_all();
     }
 
     /// Everything that is there was stored before.
@@ -114,6 +144,7 @@ impl Engine {
         let links = job.links.as_deref();
         JobRecord {
             seq: job.seq,
+            is_new: touched.is_new,
             id: job.id.clone(),
             has_custom_id: job.has_custom_id,
             queue: Arc::clone(self.queues.name(job.queue)),
@@ -140,7 +171,7 @@ impl Engine {
             life: job
                 .life
                 .as_ref()
-                .map(|life| Box::new(LifeRecord((**life).clone()))),
+                .map(|life| Box::new(LifeRecord(life.lasting()))),
             result: job.life.as_ref().and_then(|life| life.result.clone()),
         }
     }
@@ -213,8 +244,8 @@ impl Engine {
             stall: queue.stall.as_deref().copied(),
             totals: figures.lifetime(),
             journal: figures.journal(),
-            last_completed_at: figures.last_at(super::super::MetricKind::Completed),
-            last_failed_at: figures.last_at(super::super::MetricKind::Failed),
+            last_completed_at: figures.last_at(MetricKind::Completed),
+            last_failed_at: figures.last_at(MetricKind::Failed),
         })
     }
 

@@ -16,6 +16,8 @@ use bunqueue_mcp::engine::{
     Served, Turn, WaiterId, WebhookCall,
 };
 
+use crate::image::Image;
+
 use super::reference::{Answer, Learned, Reference};
 use super::step::{Clock, QUEUES, Scene, Step, What, all_of};
 
@@ -35,6 +37,9 @@ pub type Check = Result<(), String>;
 pub struct Pair {
     engine: Engine,
     model: Reference,
+    /// What a store would hold of the engine.
+    image: Image,
+    config: Config,
     now: Millis,
     tokens: Vec<(JobId, LockToken)>,
     abandoned: Vec<WaiterId>,
@@ -50,12 +55,21 @@ pub struct Pair {
     with_answers: bool,
 }
 
+/// An engine whose changes are stored.
+fn recording(config: Config, seed: [u8; 32]) -> Engine {
+    let mut engine = Engine::new(config, seed);
+    engine.record();
+    engine
+}
+
 impl Pair {
     pub fn new(config: Config, start: Millis, seed: [u8; 32]) -> Self {
         Self {
             idle: config.queue_idle,
             by_reading: Effects::default(),
-            engine: Engine::new(config.clone(), seed),
+            engine: recording(config.clone(), seed),
+            image: Image::default(),
+            config: config.clone(),
             model: Reference::new(config),
             now: start,
             tokens: Vec::new(),
@@ -124,14 +138,32 @@ impl Pair {
                 Ok(())
             }
         }?;
+        self.image.apply(self.engine.take_changes());
         if self.steps.is_multiple_of(CHECK_EVERY) {
             self.engine.check()?;
         }
         if self.steps.is_multiple_of(DUMP_EVERY) {
-            self.compare_everything()
+            self.compare_everything()?;
+            self.check_image()
         } else {
             Ok(())
         }
+    }
+
+    /// What was stored step by step is what there is, and an engine that begins with it is the same one.
+    fn check_image(&mut self) -> Check {
+        self.image.apply(self.engine.take_changes());
+        let whole = Image::of(&mut self.engine);
+        self.image.same_as(&whole)?;
+        let mut other = self
+            .image
+            .load(self.config.clone(), [7; 32], self.now)
+            .map_err(|fault| fault.to_string())?;
+        other.check()?;
+        if self.image.holds_everything(self.now) {
+            return Image::of(&mut other).same_as(&whole);
+        }
+        Ok(())
     }
 
     fn nth_wait(&self, number: u64) -> Option<WaiterId> {

@@ -1,0 +1,174 @@
+//! One SQLite file that keeps what an engine tells ([`Changes`]) and gives it back at the next start.
+//!
+//! The file has one owner at a time, found by a lock on a file beside it. It is written by one thread: whatever has changed
+//! since the last commit is one transaction. Ordering stays in memory; the tables are storage alone, with keys that grow, so
+//! that a row costs one write to one place (engine contract, section 24).
+
+mod error;
+mod load;
+mod owner;
+mod row;
+mod schema;
+mod write;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+pub use error::StoreError;
+use owner::Owner;
+use write::Names;
+
+use crate::engine::{Changes, Config, Engine, Millis};
+
+/// How long a commit waits for somebody else's transaction on the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pages of the write-ahead file after which its content moves into the main file.
+const CHECKPOINT_PAGES: u32 = 4_000;
+/// Bytes that the write-ahead file keeps once everything has moved out of it.
+pub const WAL_BYTES_KEPT: u64 = 32 * 1_024 * 1_024;
+/// Bytes of the page cache.
+const CACHE_BYTES: u32 = 16 * 1_024 * 1_024;
+/// Prepared statements kept; more than there are.
+const STATEMENTS: usize = 64;
+
+/// The file, open.
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+    names: Names,
+    /// Whether the next commit waits for the disk.
+    syncs: bool,
+    _owner: Owner,
+}
+
+/// Sizes of the files, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The main file.
+    pub main: u64,
+    /// The write-ahead file.
+    pub wal: u64,
+}
+
+impl Store {
+    /// Opens the file, or makes it; nobody else can own it until this is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError`], when another process owns it, it is no such file, a newer version has written it, or the system
+    /// refuses it. Nothing has changed then.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let owner = Owner::acquire(path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        schema::refuse_newer(&connection)?;
+        set_up(&connection)?;
+        schema::migrate(&mut connection)?;
+        let names = Names::read(&connection)?;
+        Ok(Self {
+            connection,
+            path: path.to_owned(),
+            names,
+            syncs: false,
+            _owner: owner,
+        })
+    }
+
+    /// The engine that goes on from what the file holds, at `now`. What that changes is to be committed before anybody
+    /// hears of it.
+    ///
+    /// # Errors
+    /// [`StoreError`], when the file cannot be read or what it holds is not what an engine has left there.
+    pub fn load(&self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, StoreError> {
+        load::load(&self.connection, config, seed, now)
+    }
+
+    /// Stores changes, all or none. With `sync` they survive a power cut once this returns; without, only the end of this
+    /// process.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing has changed then.
+    pub fn commit(&mut self, changes: &Changes, sync: bool) -> Result<(), StoreError> {
+        if self.syncs != sync {
+            let level = if sync { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.syncs = sync;
+        }
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = self.connection.transaction_with_behavior(behavior)?;
+        let names = write::write(&transaction, &self.names, changes)?;
+        transaction.commit()?;
+        self.names.merge(names, changes);
+        Ok(())
+    }
+
+    /// Whether a commit of `bytes` would succeed now; nothing changes.
+    ///
+    /// # Errors
+    /// [`StoreError`], what stands in the way.
+    pub fn probe(&mut self, bytes: u32) -> Result<(), StoreError> {
+        let behavior = TransactionBehavior::Immediate;
+        let probe = "INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?1))";
+        let transaction = self.connection.transaction_with_behavior(behavior)?;
+        transaction.execute(probe, [bytes])?;
+        transaction.commit()?;
+        self.connection
+            .execute("DELETE FROM meta WHERE name = 'probe'", [])?;
+        Ok(())
+    }
+
+    /// Moves what the write-ahead file holds into the main file, as far as readers allow.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        let none = |_: &rusqlite::Row<'_>| Ok(());
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], none)?;
+        Ok(())
+    }
+
+    /// How large the files are.
+    pub fn sizes(&self) -> Sizes {
+        let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+        Sizes {
+            main: size(&self.path),
+            wal: size(&beside(&self.path, "-wal")),
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What is not moved now is moved at the next start.
+        let _ = self.checkpoint();
+    }
+}
+
+fn set_up(connection: &Connection) -> Result<(), StoreError> {
+    let text = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], text)?;
+    if mode != "wal" {
+        return Err(StoreError::NoWal(mode));
+    }
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT as i64)?;
+    // Negative: KiB instead of pages.
+    connection.pragma_update(None, "cache_size", -i64::from(CACHE_BYTES / 1_024))?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(())
+}
+
+/// The file whose name is that of `path` with something behind it.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,53 @@
+//! The versions of the file's tables. A file becomes the newest version one version at a time, each in a transaction of
+//! its own.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::StoreError;
+
+/// `BQMC` in the file's header: whose tables these are.
+const APPLICATION_ID: i64 = 0x4251_4d43;
+
+/// What makes each version out of the one before it; the first one out of nothing.
+const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
+
+fn number(connection: &Connection, pragma: &str) -> Result<i64, StoreError> {
+    let number = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
+    Ok(number)
+}
+
+/// Looks at a file before anything in it is touched.
+///
+/// # Errors
+/// [`StoreError::Newer`], [`StoreError::Foreign`].
+pub(super) fn refuse_newer(connection: &Connection) -> Result<(), StoreError> {
+    let supported = MIGRATIONS.len() as i64;
+    let found = number(connection, "user_version")?;
+    let owner = number(connection, "application_id")?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if owner != APPLICATION_ID && tables > 0 {
+        return Err(StoreError::Foreign);
+    }
+    if found > supported {
+        return Err(StoreError::Newer { found, supported });
+    }
+    Ok(())
+}
+
+/// Brings the tables to the newest version.
+///
+/// # Errors
+/// [`StoreError`]; the file is then of the last version that was reached.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let found = usize::try_from(number(connection, "user_version")?).unwrap_or(0);
+    for (version, sql) in MIGRATIONS.iter().enumerate().skip(found) {
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = connection.transaction_with_behavior(behavior)?;
+        transaction.execute_batch(sql)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", (version + 1) as i64)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,356 @@
+//! Changes become rows. What is gone goes first, so that a name or an id may come again in the same transaction.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, ToSql, Transaction, params};
+
+use super::StoreError;
+use super::row::{Flags, id_value, is_apart, packed, signed, state_number};
+use crate::engine::{Changes, JobRecord, KeyRecord, MetricKind, Payload, QueueRecord, TieRecord};
+
+/// The name that most jobs have.
+pub(super) const DEFAULT_NAME: &str = "default";
+/// Where the lifetime totals stand.
+pub(super) const TOTALS: &str = "totals";
+
+/// The numbers of queues in the file.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    known: HashMap<Arc<str>, i64>,
+    next: i64,
+}
+
+impl Names {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(super) fn read(connection: &Connection) -> Result<Self, StoreError> {
+        let mut names = Self::default();
+        let mut statement = connection.prepare("SELECT id, name FROM queue")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
+            names.next = names.next.max(id + 1);
+            names.known.insert(name.into(), id);
+        }
+        Ok(names)
+    }
+
+    /// Takes over the numbers that a transaction has given, now that it is committed.
+    pub(super) fn merge(&mut self, new: Self, changes: &Changes) {
+        for name in &changes.gone_queues {
+            self.known.remove(name);
+        }
+        self.known.extend(new.known);
+        self.next = new.next;
+    }
+}
+
+/// The names of a transaction in progress: those of the file, and its own.
+struct Naming<'a> {
+    file: &'a Names,
+    own: Names,
+    gone: &'a [Arc<str>],
+}
+
+impl Naming<'_> {
+    fn find(&self, name: &Arc<str>) -> Option<i64> {
+        let own = self.own.known.get(name).copied();
+        own.or_else(|| {
+            let known = self.file.known.get(name).copied()?;
+            (!self.gone.contains(name)).then_some(known)
+        })
+    }
+
+    fn give(&mut self, name: &Arc<str>) -> i64 {
+        self.find(name).unwrap_or_else(|| {
+            let id = self.own.next;
+            self.own.next += 1;
+            self.own.known.insert(Arc::clone(name), id);
+            id
+        })
+    }
+
+    fn get(&self, name: &Arc<str>) -> Result<i64, StoreError> {
+        let what = "the queue of a row";
+        self.find(name).ok_or(StoreError::Value { what })
+    }
+}
+
+/// Writes all of them; what it returns are the new names of queues.
+///
+/// # Errors
+/// [`StoreError`]; the transaction is to be given up then.
+pub(super) fn write(
+    transaction: &Transaction<'_>,
+    names: &Names,
+    changes: &Changes,
+) -> Result<Names, StoreError> {
+    let mut naming = Naming {
+        file: names,
+        own: Names {
+            known: HashMap::new(),
+            next: names.next,
+        },
+        gone: &changes.gone_queues,
+    };
+    remove(transaction, names, changes)?;
+    write_queues(transaction, &mut naming, changes)?;
+    for record in &changes.jobs {
+        write_job(transaction, naming.get(&record.queue)?, record)?;
+    }
+    for record in &changes.ties {
+        write_tie(transaction, record)?;
+    }
+    write_logs(transaction, changes)?;
+    write_rest(transaction, changes)?;
+    Ok(naming.own)
+}
+
+fn run(
+    transaction: &Transaction<'_>,
+    sql: &'static str,
+    values: &[&dyn ToSql],
+) -> Result<(), StoreError> {
+    transaction.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}
+
+fn remove(
+    transaction: &Transaction<'_>,
+    names: &Names,
+    changes: &Changes,
+) -> Result<(), StoreError> {
+    for seq in &changes.gone_jobs {
+        let seq = signed(*seq);
+        run(transaction, "DELETE FROM job WHERE seq = ?1", &[&seq])?;
+        run(transaction, "DELETE FROM job_data WHERE seq = ?1", &[&seq])?;
+        run(transaction, "DELETE FROM tie WHERE job = ?1", &[&seq])?;
+        run(transaction, "DELETE FROM log WHERE job = ?1", &[&seq])?;
+    }
+    for name in &changes.gone_queues {
+        let Some(id) = names.known.get(name) else {
+            continue;
+        };
+        run(transaction, "DELETE FROM queue WHERE id = ?1", &[id])?;
+        run(transaction, "DELETE FROM job_group WHERE queue = ?1", &[id])?;
+        run(transaction, "DELETE FROM minute WHERE queue = ?1", &[id])?;
+    }
+    let known = |name: &Arc<str>| names.known.get(name).copied();
+    for (queue, group) in &changes.gone_groups {
+        let sql = "DELETE FROM job_group WHERE queue = ?1 AND name = ?2";
+        if let Some(queue) = known(queue) {
+            run(transaction, sql, &[&queue, group])?;
+        }
+    }
+    for (queue, kind, minute) in &changes.gone_minutes {
+        let sql = "DELETE FROM minute WHERE queue = ?1 AND kind = ?2 AND minute = ?3";
+        if let Some(queue) = known(queue) {
+            run(transaction, sql, &[&queue, &kind_number(*kind), minute])?;
+        }
+    }
+    for seq in &changes.untied_jobs {
+        run(
+            transaction,
+            "DELETE FROM tie WHERE job = ?1",
+            &[&signed(*seq)],
+        )?;
+    }
+    for (seq, other) in &changes.gone_ties {
+        let sql = "DELETE FROM tie WHERE job = ?1 AND other = ?2";
+        run(transaction, sql, &[&signed(*seq), &id_value(other)])?;
+    }
+    for number in &changes.gone_proofs {
+        let sql = "DELETE FROM proof WHERE number = ?1";
+        run(transaction, sql, &[&signed(*number)])?;
+    }
+    for place in &changes.gone_crons {
+        let sql = "DELETE FROM cron WHERE place = ?1";
+        run(transaction, sql, &[&signed(*place)])?;
+    }
+    for place in &changes.gone_webhooks {
+        let sql = "DELETE FROM webhook WHERE place = ?1";
+        run(transaction, sql, &[&signed(*place)])?;
+    }
+    Ok(())
+}
+
+/// The number that stands for a kind in a file; it never changes.
+const fn kind_number(kind: MetricKind) -> i64 {
+    match kind {
+        MetricKind::Completed => 0,
+        MetricKind::Failed => 1,
+    }
+}
+
+/// The kind of that number.
+pub(super) fn kind_of(number: i64) -> Result<MetricKind, StoreError> {
+    let is = |kind: &MetricKind| kind_number(*kind) == number;
+    let what = "the kind of a count";
+    let found = MetricKind::ALL.into_iter().find(is);
+    found.ok_or(StoreError::Value { what })
+}
+
+fn write_queues(
+    transaction: &Transaction<'_>,
+    naming: &mut Naming<'_>,
+    changes: &Changes,
+) -> Result<(), StoreError> {
+    for record in &changes.queues {
+        let id = naming.give(&record.name);
+        let settings = packed::<QueueRecord>(record, "the settings of a queue")?;
+        let sql =
+            "INSERT INTO queue VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET settings = ?3";
+        run(transaction, sql, &[&id, &record.name, &settings])?;
+    }
+    for record in &changes.groups {
+        let sql = "INSERT OR REPLACE INTO job_group VALUES (?1, ?2, ?3)";
+        let queue = naming.get(&record.queue)?;
+        let settings = packed(record, "the settings of a group")?;
+        run(transaction, sql, &[&queue, &record.name, &settings])?;
+    }
+    for record in &changes.minutes {
+        let Some(queue) = naming.find(&record.queue) else {
+            continue;
+        };
+        let sql = "INSERT OR REPLACE INTO minute VALUES (?1, ?2, ?3, ?4)";
+        let kind = kind_number(record.kind);
+        let values: [&dyn ToSql; 4] = [&queue, &kind, &record.minute, &record.count];
+        run(transaction, sql, &values)?;
+    }
+    Ok(())
+}
+
+fn write_job(
+    transaction: &Transaction<'_>,
+    queue: i64,
+    record: &JobRecord,
+) -> Result<(), StoreError> {
+    let seq = signed(record.seq);
+    let name = Some(&*record.name).filter(|name| *name != DEFAULT_NAME);
+    let key_until = match record.key {
+        KeyRecord::OwnedUntil(at) => Some(at),
+        KeyRecord::NotOwned | KeyRecord::Owned => None,
+    };
+    let options = record.options.as_deref();
+    let options = options.map(|options| packed(options, "the options of a job"));
+    let parent = record.parent.as_ref();
+    let parent = parent.map(|parent| packed(parent, "the parent of a job"));
+    let life = record.life.as_deref();
+    let life = life.map(|life| packed(life, "the history of a job"));
+    let apart = is_apart(record.data.as_ref());
+    let data = record.data.as_ref().filter(|_| !apart);
+    let sql = if record.is_new {
+        "INSERT INTO job VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+    } else {
+        "UPDATE job SET queue = ?2, id = ?3, name = ?4, state = ?5, flags = ?6, priority = ?7, created_at = ?8, \
+         run_at = ?9, attempts = ?10, max_attempts = ?11, key_until = ?12, options = ?13, parent = ?14, life = ?15, \
+         result = ?16, data = ?17 WHERE seq = ?1"
+    };
+    transaction.prepare_cached(sql)?.execute(params![
+        seq,
+        queue,
+        id_value(&record.id),
+        name,
+        state_number(record.state),
+        Flags::of(record).0,
+        record.priority,
+        record.created_at,
+        record.run_at,
+        record.attempts,
+        record.max_attempts,
+        key_until,
+        options.transpose()?,
+        parent.transpose()?,
+        life.transpose()?,
+        record.result.as_ref().map(Payload::bytes),
+        data.map(Payload::bytes),
+    ])?;
+    if !record.data_changed {
+        return Ok(());
+    }
+    match record.data.as_ref().filter(|_| apart) {
+        Some(data) => {
+            let sql = "INSERT OR REPLACE INTO job_data VALUES (?1, ?2)";
+            run(transaction, sql, &[&seq, &data.bytes()])
+        }
+        None if record.is_new => Ok(()),
+        None => run(transaction, "DELETE FROM job_data WHERE seq = ?1", &[&seq]),
+    }
+}
+
+fn write_tie(transaction: &Transaction<'_>, record: &TieRecord) -> Result<(), StoreError> {
+    let sql = "INSERT OR REPLACE INTO tie VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let (value_queue, value) = record
+        .value
+        .as_ref()
+        .map(|(queue, value)| (queue, value))
+        .unzip();
+    let (place, failure) = record
+        .failure
+        .as_ref()
+        .map(|(place, failure)| (place, failure))
+        .unzip();
+    let failure = failure.map(|failure| packed(failure, "the failure of a child"));
+    transaction.prepare_cached(sql)?.execute(params![
+        signed(record.job),
+        id_value(&record.other),
+        record.dependency.map(signed),
+        record.child.map(signed),
+        record.unmet,
+        value_queue.map(|queue| &**queue),
+        value.map(Payload::bytes),
+        place.map(|place| signed(*place)),
+        failure.transpose()?,
+    ])?;
+    Ok(())
+}
+
+fn write_logs(transaction: &Transaction<'_>, changes: &Changes) -> Result<(), StoreError> {
+    for record in &changes.logs {
+        let job = signed(record.job);
+        let sql = "DELETE FROM log WHERE job = ?1 AND line < ?2";
+        run(transaction, sql, &[&job, &signed(record.first)])?;
+        for line in &record.lines {
+            let sql = "INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5)";
+            let values: [&dyn ToSql; 5] = [
+                &job,
+                &signed(line.seq),
+                &line.at,
+                &line.level,
+                &line.message,
+            ];
+            run(transaction, sql, &values)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_rest(transaction: &Transaction<'_>, changes: &Changes) -> Result<(), StoreError> {
+    for record in &changes.proofs {
+        let sql = "INSERT OR REPLACE INTO proof VALUES (?1, ?2)";
+        run(
+            transaction,
+            sql,
+            &[&signed(record.number), &id_value(&record.id)],
+        )?;
+    }
+    for record in &changes.crons {
+        let sql = "INSERT OR REPLACE INTO cron VALUES (?1, ?2)";
+        let cron = packed(&record.cron, "a cron")?;
+        run(transaction, sql, &[&signed(record.place), &cron])?;
+    }
+    for record in &changes.webhooks {
+        let sql = "INSERT OR REPLACE INTO webhook VALUES (?1, ?2)";
+        let webhook = packed(record, "a webhook")?;
+        run(transaction, sql, &[&signed(record.place), &webhook])?;
+    }
+    if let Some(totals) = changes.totals.as_ref() {
+        let sql = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
+        let totals = packed(totals, "the totals")?;
+        run(transaction, sql, &[&TOTALS, &totals])?;
+    }
+    Ok(())
+}

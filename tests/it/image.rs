@@ -1,0 +1,209 @@
+//! A store in memory: the records as they would stand in tables. What it says about an engine has to hold for every other
+//! store, too.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bunqueue_mcp::command::flow::annotate;
+use bunqueue_mcp::engine::{
+    Changes, Config, CronRecord, Engine, GroupRecord, JobId, JobRecord, LoadError, Loader, LogLine,
+    MetricKind, Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, State, TieRecord, Totals,
+    WebhookRecord,
+};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Image {
+    pub totals: Totals,
+    pub queues: BTreeMap<Arc<str>, QueueRecord>,
+    pub groups: BTreeMap<(Arc<str>, Arc<str>), GroupRecord>,
+    pub minutes: BTreeMap<(Arc<str>, MetricKind, u32), MinuteRecord>,
+    pub proofs: BTreeMap<u64, ProofRecord>,
+    pub webhooks: BTreeMap<u64, WebhookRecord>,
+    pub crons: BTreeMap<u64, CronRecord>,
+    pub jobs: BTreeMap<u64, JobRecord>,
+    pub ties: BTreeMap<(u64, JobId), TieRecord>,
+    pub logs: BTreeMap<(u64, u64), LogLine>,
+    /// Data of jobs, which is only written when it has changed.
+    data: BTreeMap<u64, Option<Payload>>,
+}
+
+impl Image {
+    /// Everything that an engine has to tell, as a new store takes it.
+    pub fn of(engine: &mut Engine) -> Self {
+        engine.mark_everything();
+        let mut image = Self::default();
+        image.apply(engine.take_changes());
+        image
+    }
+
+    /// Whether another one holds the same, or the first difference in words.
+    pub fn same_as(&self, other: &Self) -> Result<(), String> {
+        same("totals", &self.totals, &other.totals)?;
+        same_maps("queue", &self.queues, &other.queues)?;
+        same_maps("group", &self.groups, &other.groups)?;
+        same_maps("minute", &self.minutes, &other.minutes)?;
+        same_maps("proof", &self.proofs, &other.proofs)?;
+        same_maps("webhook", &self.webhooks, &other.webhooks)?;
+        same_maps("cron", &self.crons, &other.crons)?;
+        same_maps("job", &self.jobs, &other.jobs)?;
+        same_maps("tie", &self.ties, &other.ties)?;
+        same_maps("log", &self.logs, &other.logs)?;
+        same_maps("data", &self.data, &other.data)
+    }
+
+    /// Whether an engine that begins with this has nothing to do at once but what any engine would.
+    pub fn holds_everything(&self, now: Millis) -> bool {
+        let idle = |record: &JobRecord| match record.state {
+            State::Active => record.is_leased(now),
+            // One whose retry was refused is looked at again at once.
+            State::Failed => record.next_retry_at().is_none_or(|at| at > now),
+            _ => true,
+        };
+        self.jobs.values().all(idle)
+    }
+
+    pub fn apply(&mut self, changes: Changes) {
+        for seq in changes.gone_jobs {
+            assert!(self.jobs.remove(&seq).is_some(), "the job {seq} was stored");
+            self.data.remove(&seq);
+            self.ties.retain(|(job, _), _| *job != seq);
+            self.logs.retain(|(job, _), _| *job != seq);
+        }
+        for name in changes.gone_queues {
+            self.queues.remove(&name);
+            self.groups.retain(|(queue, _), _| *queue != name);
+            self.minutes.retain(|(queue, ..), _| *queue != name);
+        }
+        for key in changes.gone_groups {
+            self.groups.remove(&key);
+        }
+        for key in changes.gone_minutes {
+            self.minutes.remove(&key);
+        }
+        for seq in changes.untied_jobs {
+            self.ties.retain(|(job, _), _| *job != seq);
+        }
+        for key in changes.gone_ties {
+            self.ties.remove(&key);
+        }
+        for number in changes.gone_proofs {
+            self.proofs.remove(&number);
+        }
+        for place in changes.gone_crons {
+            self.crons.remove(&place);
+        }
+        for place in changes.gone_webhooks {
+            self.webhooks.remove(&place);
+        }
+        if let Some(totals) = changes.totals {
+            self.totals = totals;
+        }
+        for record in changes.queues {
+            self.queues.insert(Arc::clone(&record.name), record);
+        }
+        for record in changes.groups {
+            let key = (Arc::clone(&record.queue), Arc::clone(&record.name));
+            self.groups.insert(key, record);
+        }
+        for record in changes.minutes {
+            let key = (Arc::clone(&record.queue), record.kind, record.minute);
+            self.minutes.insert(key, record);
+        }
+        for record in changes.proofs {
+            self.proofs.insert(record.number, record);
+        }
+        for record in changes.crons {
+            self.crons.insert(record.place, record);
+        }
+        for record in changes.webhooks {
+            self.webhooks.insert(record.place, record);
+        }
+        for mut record in changes.jobs {
+            assert!(
+                self.queues.contains_key(&record.queue),
+                "the queue {} of a job was stored",
+                record.queue
+            );
+            if record.data_changed {
+                self.data.insert(record.seq, record.data.take());
+            } else {
+                assert!(
+                    self.data.contains_key(&record.seq),
+                    "a new job has new data"
+                );
+            }
+            assert!(
+                record.is_new != self.jobs.contains_key(&record.seq),
+                "new or known"
+            );
+            record.is_new = false;
+            record.data_changed = false;
+            record.data = None;
+            self.jobs.insert(record.seq, record);
+        }
+        for record in changes.ties {
+            self.ties.insert((record.job, record.other.clone()), record);
+        }
+        for record in changes.logs {
+            self.logs
+                .retain(|(job, line), _| *job != record.job || *line >= record.first);
+            for line in record.lines {
+                self.logs.insert((record.job, line.seq), line);
+            }
+        }
+    }
+
+    /// The engine that begins with this.
+    pub fn load(&self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, LoadError> {
+        let mut loader = Loader::new(config, seed, now, annotate);
+        loader.totals(self.totals);
+        for record in self.queues.values() {
+            loader.queue(record.clone());
+        }
+        for record in self.groups.values() {
+            loader.group(record.clone());
+        }
+        for record in self.minutes.values() {
+            loader.minute(record);
+        }
+        for record in self.proofs.values() {
+            loader.proof(record.clone());
+        }
+        for record in self.webhooks.values() {
+            loader.webhook(record.clone());
+        }
+        for record in self.crons.values() {
+            loader.cron(record.clone());
+        }
+        for (seq, record) in &self.jobs {
+            let ties = self.ties.values().filter(|tie| tie.job == *seq);
+            let logs = self.logs.range((*seq, 0)..=(*seq, u64::MAX));
+            let lines: VecDeque<LogLine> = logs.map(|(_, line)| line.clone()).collect();
+            let mut record = record.clone();
+            record.data = self.data.get(seq).cloned().flatten();
+            loader.job(record, ties.cloned().collect(), lines)?;
+        }
+        Ok(loader.finish())
+    }
+}
+
+fn same<T: PartialEq + Debug>(what: &str, one: &T, other: &T) -> Result<(), String> {
+    if one == other {
+        return Ok(());
+    }
+    Err(format!(
+        "what was stored differs in {what}:\n{one:?}\n{other:?}"
+    ))
+}
+
+fn same_maps<K: Ord + Debug, V: PartialEq + Debug>(
+    what: &str,
+    one: &BTreeMap<K, V>,
+    other: &BTreeMap<K, V>,
+) -> Result<(), String> {
+    for key in one.keys().chain(other.keys()) {
+        same(&format!("{what} {key:?}"), &one.get(key), &other.get(key))?;
+    }
+    Ok(())
+}
