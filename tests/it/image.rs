@@ -11,6 +11,8 @@ use bunqueue_mcp::engine::{
     MetricKind, Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, State, TieRecord, Totals,
     WebhookRecord,
 };
+use bunqueue_mcp::storage::Store;
+use tempfile::TempDir;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Image {
@@ -31,6 +33,8 @@ pub struct Image {
 impl Image {
     /// Everything that an engine has to tell, as a new store takes it.
     pub fn of(engine: &mut Engine) -> Self {
+        // What is gone by now was never in this one.
+        engine.take_changes();
         engine.mark_everything();
         let mut image = Self::default();
         image.apply(engine.take_changes());
@@ -206,4 +210,44 @@ fn same_maps<K: Ord + Debug, V: PartialEq + Debug>(
         same(&format!("{what} {key:?}"), &one.get(key), &other.get(key))?;
     }
     Ok(())
+}
+
+/// A data file in a directory of its own.
+pub struct Kept {
+    directory: TempDir,
+    store: Option<Store>,
+}
+
+impl Kept {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut kept = Self {
+            directory,
+            store: None,
+        };
+        kept.open();
+        kept
+    }
+
+    fn open(&mut self) {
+        let path = self.directory.path().join("queue.db");
+        self.store = Some(Store::open(&path).expect("the file opens"));
+    }
+
+    pub fn commit(&mut self, changes: &Changes) -> Result<(), String> {
+        let store = self.store.as_mut().expect("the file is open");
+        store
+            .commit(changes, false)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The engine of a process that starts now.
+    pub fn load(&mut self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, String> {
+        self.store = None;
+        self.open();
+        let store = self.store.as_ref().expect("the file is open");
+        store
+            .load(config, seed, now)
+            .map_err(|error| error.to_string())
+    }
 }

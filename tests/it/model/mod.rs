@@ -149,6 +149,23 @@ fn random_histories_equal_the_reference() {
     }
 }
 
+#[test]
+fn a_file_holds_what_the_engine_holds() {
+    let (seeds, steps) = if slow() {
+        (1..=20, 6_000)
+    } else {
+        (1..=2, 1_500)
+    };
+    for seed in seeds {
+        let mut pair = Pair::new(config(seed), START, seed_bytes(seed)).keeping();
+        for (number, step) in random_steps(seed, steps).iter().enumerate() {
+            if let Err(difference) = pair.step(step) {
+                panic!("seed {seed} fails after {number} steps: {difference}");
+            }
+        }
+    }
+}
+
 /// Ten things that can be done with two jobs and one connection.
 fn alphabet() -> Vec<Step> {
     let job = NewJob {

@@ -16,7 +16,7 @@ use bunqueue_mcp::engine::{
     Served, Turn, WaiterId, WebhookCall,
 };
 
-use crate::image::Image;
+use crate::image::{Image, Kept};
 
 use super::reference::{Answer, Learned, Reference};
 use super::step::{Clock, QUEUES, Scene, Step, What, all_of};
@@ -39,6 +39,8 @@ pub struct Pair {
     model: Reference,
     /// What a store would hold of the engine.
     image: Image,
+    /// A file that holds the same, when there is one.
+    file: Option<Kept>,
     config: Config,
     now: Millis,
     tokens: Vec<(JobId, LockToken)>,
@@ -69,6 +71,7 @@ impl Pair {
             by_reading: Effects::default(),
             engine: recording(config.clone(), seed),
             image: Image::default(),
+            file: None,
             config: config.clone(),
             model: Reference::new(config),
             now: start,
@@ -79,6 +82,12 @@ impl Pair {
             log: None,
             with_answers: false,
         }
+    }
+
+    /// Keeps everything in a file, too.
+    pub fn keeping(mut self) -> Self {
+        self.file = Some(Kept::new());
+        self
     }
 
     pub fn telling(mut self) -> Self {
@@ -138,7 +147,7 @@ impl Pair {
                 Ok(())
             }
         }?;
-        self.image.apply(self.engine.take_changes());
+        self.store_changes()?;
         if self.steps.is_multiple_of(CHECK_EVERY) {
             self.engine.check()?;
         }
@@ -152,7 +161,7 @@ impl Pair {
 
     /// What was stored step by step is what there is, and an engine that begins with it is the same one.
     fn check_image(&mut self) -> Check {
-        self.image.apply(self.engine.take_changes());
+        self.store_changes()?;
         let whole = Image::of(&mut self.engine);
         self.image.same_as(&whole)?;
         let mut other = self
@@ -160,9 +169,24 @@ impl Pair {
             .load(self.config.clone(), [7; 32], self.now)
             .map_err(|fault| fault.to_string())?;
         other.check()?;
+        let loaded = Image::of(&mut other);
         if self.image.holds_everything(self.now) {
-            return Image::of(&mut other).same_as(&whole);
+            loaded.same_as(&whole)?;
         }
+        if let Some(file) = &mut self.file {
+            let mut other = file.load(self.config.clone(), [7; 32], self.now)?;
+            other.check()?;
+            Image::of(&mut other).same_as(&loaded)?;
+        }
+        Ok(())
+    }
+
+    fn store_changes(&mut self) -> Check {
+        let changes = self.engine.take_changes();
+        if let Some(file) = &mut self.file {
+            file.commit(&changes)?;
+        }
+        self.image.apply(changes);
         Ok(())
     }
 
