@@ -114,6 +114,16 @@ class Process:
     def start_line(self, pattern):
         return self.wait_line("stderr", lambda line: re.search(pattern, line), "start line")
 
+    def wait_end(self, seconds=DEADLINE):
+        """What it printed on stdout until it ended; an exit code is not looked at."""
+        try:
+            self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} still runs after {seconds} s") from None
+        with self.news:
+            check(self.news.wait_for(lambda: None in self.lines["stdout"], DEADLINE), f"{self.name}: stdout stays open")
+            return self.lines["stdout"][:-1]
+
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
         self.child.wait(DEADLINE)
@@ -341,8 +351,8 @@ class Stage:
     def serve(self):
         return self._keep(Server())
 
-    def program(self, name, command):
-        return self._keep(Program(name, command, PYTHONUNBUFFERED="1"))
+    def program(self, name, command, **environment):
+        return self._keep(Program(name, command, PYTHONUNBUFFERED="1", **environment))
 
     def client(self, kind, port):
         return self._keep(Driver(f"{kind} client", [*CLIENTS[kind], port]))
