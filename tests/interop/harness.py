@@ -287,11 +287,27 @@ class Tap:
     """A relay in front of the worker door that keeps what clients send."""
 
     def __init__(self, port):
-        self.sent = bytearray()
+        self.streams = []
         self.target = port
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def sent(self):
+        """All that clients sent, one connection after the other."""
+        return b"".join(map(bytes, self.streams))
+
+    def frames(self):
+        """How many frames clients have sent."""
+        return sum(map(self._whole_frames, list(self.streams)))
+
+    @staticmethod
+    def _whole_frames(stream):
+        count = end = 0
+        while end + 4 <= len(stream) and (end := end + 4 + int.from_bytes(stream[end : end + 4])) <= len(stream):
+            count += 1
+        return count
 
     def _accept(self):
         while True:
@@ -301,7 +317,8 @@ class Tap:
                 return
             broker = socket.create_connection(("127.0.0.1", self.target), DEADLINE)
             broker.settimeout(None)
-            threading.Thread(target=self._relay, args=(client, broker, self.sent), daemon=True).start()
+            self.streams.append(bytearray())
+            threading.Thread(target=self._relay, args=(client, broker, self.streams[-1]), daemon=True).start()
             threading.Thread(target=self._relay, args=(broker, client, bytearray()), daemon=True).start()
 
     def _relay(self, source, sink, record):

@@ -7,6 +7,7 @@ import traceback
 from harness import Failure, Stage
 from scenarios import (
     documentation,
+    drain,
     exact_values,
     http,
     killed_worker,
@@ -24,6 +25,7 @@ SCENARIOS = [
         exact_values,
         killed_worker,
         npm_client,
+        drain,
         http,
         documentation,
         shipped_suite,
