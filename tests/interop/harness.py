@@ -191,10 +191,11 @@ class Driver(Process):
         check("error" not in reply, f"{self.name}, {op}: {reply.get('error')}")
         return reply["result"]
 
-    def events(self, kind):
+    def events(self, *kinds):
+        """The events of these kinds that have come, in their order."""
         with self.news:
             lines = [json.loads(line) for line in self.lines["stdout"] if line]
-        return [line for line in lines if line.get("event") == kind]
+        return [line for line in lines if line.get("event") in kinds]
 
     def wait_events(self, kind, count, seconds=DEADLINE, wanted=lambda event: True):
         """The first `count` events of a kind."""
