@@ -147,11 +147,10 @@ class Process:
 class Server(Process):
     """`bunqueue-mcp serve`, with its TCP port and its MCP address."""
 
-    def __init__(self):
-        environment = {"HOST": "127.0.0.1", "TCP_PORT": "0", "HTTP_PORT": "0"}
+    def __init__(self, **environment):
         # Scenarios end it while jobs are held.
         environment["SHUTDOWN_TIMEOUT_MS"] = "100"
-        super().__init__("server", [BINARY, "serve"], **environment)
+        super().__init__("server", [BINARY, "serve"], HOST="127.0.0.1", TCP_PORT="0", HTTP_PORT="0", **environment)
         found = self.start_line(r"server started \(tcp: 127\.0\.0\.1:(\d+), url: (\S+?),")
         self.port, self.url = int(found[1]), found[2]
 
@@ -174,6 +173,18 @@ class Driver(Process):
         self.requests = 0
 
     def request(self, op, seconds=DEADLINE, **fields):
+        """The result of an op that must succeed."""
+        reply = self._reply(op, seconds, fields)
+        check("error" not in reply, f"{self.name}, {op}: {reply.get('error')}")
+        return reply["result"]
+
+    def refusal(self, op, **fields):
+        """The error of an op that must fail."""
+        reply = self._reply(op, DEADLINE, fields)
+        check("error" in reply, f"{self.name}, {op}: not refused, {reply.get('result')}")
+        return reply["error"]
+
+    def _reply(self, op, seconds, fields):
         self.requests += 1
         number = self.requests
         seen = len(self.lines["stdout"])
@@ -187,9 +198,7 @@ class Driver(Process):
             message = json.loads(line)
             return message if message.get("id") == number else None
 
-        reply = self.wait_line("stdout", accept, f"reply to {op}", seconds, seen)
-        check("error" not in reply, f"{self.name}, {op}: {reply.get('error')}")
-        return reply["result"]
+        return self.wait_line("stdout", accept, f"reply to {op}", seconds, seen)
 
     def events(self, *kinds):
         """The events of these kinds that have come, in their order."""
@@ -366,14 +375,14 @@ class Stage:
     def http_agent(self, sdk, url, mode="auto"):
         return self._keep(Agent(f"{sdk} agent, {mode}", [*AGENTS[sdk], "http", url, mode]))
 
-    def serve(self):
-        return self._keep(Server())
+    def serve(self, **environment):
+        return self._keep(Server(**environment))
 
     def program(self, name, command, **environment):
         return self._keep(Program(name, command, PYTHONUNBUFFERED="1", **environment))
 
-    def client(self, kind, port):
-        return self._keep(Driver(f"{kind} client", [*CLIENTS[kind], port]))
+    def client(self, kind, port, *authority):
+        return self._keep(Driver(f"{kind} client", [*CLIENTS[kind], port, *authority]))
 
     def wire(self, port):
         self.sockets.append(Wire(port))

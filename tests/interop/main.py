@@ -19,7 +19,9 @@ from scenarios import (
     npm_schedules,
     npm_simple,
     reverse,
+    rust_client,
     shipped_suite,
+    tls,
 )
 
 SCENARIOS = [
@@ -35,6 +37,8 @@ SCENARIOS = [
         npm_limits,
         npm_dead_letters,
         npm_simple,
+        rust_client,
+        tls,
         drain,
         http,
         documentation,

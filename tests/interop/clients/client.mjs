@@ -7,7 +7,8 @@ import { createInterface } from 'node:readline';
 import { FlowProducer, Queue, QueueEvents, Worker } from 'bunqueue/client';
 import { simpleMode } from './simple.mjs';
 
-const connection = { host: '127.0.0.1', port: Number(process.argv[2]) };
+const [, , port, authority] = process.argv;
+const connection = { host: '127.0.0.1', port: Number(port), ...(authority && { tls: { caFile: authority } }) };
 const queues = new Map();
 const listeners = [];
 const failedOnce = new Set();
@@ -68,8 +69,8 @@ async function hold({ id, data, attemptsMade }) {
 }
 
 async function processOne(job) {
-  const { id, data, attemptsMade } = job;
-  say({ event: 'started', job: id, attempts: attemptsMade, data: tag(data) });
+  const { id, name, data, attemptsMade } = job;
+  say({ event: 'started', job: id, name, attempts: attemptsMade, data: tag(data) });
   if (data.progress !== undefined) await job.updateProgress(data.progress, 'on the way');
   if (data.log !== undefined) await job.log(data.log);
   if (data.takes !== undefined) await Bun.sleep(data.takes);
