@@ -73,6 +73,9 @@ def poll(read, wanted, what, seconds=DEADLINE):
 class Process:
     """A program whose stdout and stderr are collected line by line."""
 
+    # Whether it is the head of a process group of its own, with all that it starts.
+    GROUP = False
+
     def __init__(self, name, command, **environment):
         self.name = name
         self.news = threading.Condition()
@@ -84,6 +87,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             env={**ENVIRONMENT, **environment},
+            process_group=0 if self.GROUP else None,
         )
         for stream in ("stdout", "stderr"):
             threading.Thread(target=self._collect, args=(stream,), daemon=True).start()
@@ -159,10 +163,12 @@ class Server(Process):
 
 
 class Program(Process):
-    """A program that knows nothing of this harness and runs until it is told to end."""
+    """A program that knows nothing of this harness and runs until it is told to end, together with what it started."""
+
+    GROUP = True
 
     def ask_to_end(self):
-        self.child.send_signal(signal.SIGTERM)
+        os.killpg(self.child.pid, signal.SIGTERM)
 
 
 class Driver(Process):
