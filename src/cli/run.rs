@@ -80,6 +80,9 @@ pub(super) fn run(program: Program, flags: &ArgMatches) -> ExitCode {
         Err(error) => return announce::fatal(&error),
     };
     start_log(config.log);
+    for (variable, first) in &config.ignored {
+        tracing::warn!("{variable} is ignored: {first} is set and comes first");
+    }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return announce::fatal(&error),
@@ -142,7 +145,12 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let stop = Stop::default();
     let shutdown = stop.serving.clone();
     let selection = registry
-        .select(config.toolsets.as_deref())
+        .select(
+            config
+                .toolsets
+                .as_ref()
+                .map(|given| (&*given.setting, &*given.value)),
+        )
         .map_err(Fatal::Toolsets)?;
     let dispatcher = Dispatcher::new(registry, selection, Arc::clone(&broker), shutdown.clone());
     let handler = AgentHandler::new(dispatcher);
