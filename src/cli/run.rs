@@ -27,7 +27,7 @@ use crate::command::webhook::Addresses;
 use crate::config::{Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
 use crate::engine;
-use crate::http::{Guard, Pages};
+use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
 use crate::metrics::{Exporter, warn_of_memory};
@@ -182,7 +182,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         listening.url = Some(url(settings, address, secure));
         listening.http_tokens = !settings.tokens.is_empty();
         listening.mcp = settings.mcp;
-        let endpoint = endpoint_config(settings, address.port(), secure);
+        let endpoint = HttpConfig {
+            known_paths: known_paths(program, settings),
+            ..endpoint_config(settings, address.port(), secure)
+        };
         let pages = (program == Program::Serve).then(|| {
             let ask = config.metrics.with_token;
             Pages::new(
@@ -312,6 +315,16 @@ fn endpoint_config(settings: &Http, port: u16, tls: bool) -> HttpConfig {
         session_ttl: settings.session_ttl,
         ..HttpConfig::new(settings.host.clone(), port)
     }
+}
+
+/// What is named to whoever asks for a path that is not there.
+fn known_paths(program: Program, settings: &Http) -> Vec<String> {
+    if program != Program::Serve {
+        return Vec::new();
+    }
+    let endpoint = settings.mcp.then_some(settings.path.as_str());
+    let paths = endpoint.into_iter().chain(FIRST_PATHS);
+    paths.map(str::to_owned).collect()
 }
 
 fn routes(
