@@ -20,6 +20,11 @@ interop:
 gate:
     .ci/run
 
+# Hostile bytes for the worker door, by one of the targets of tests/fuzz; needs cargo-fuzz, nightly Rust and a C++ compiler.
+fuzz target='broker' seconds='600':
+    cargo run --manifest-path tests/fuzz/Cargo.toml --no-default-features --example seeds
+    cargo +nightly fuzz run --fuzz-dir tests/fuzz {{target}} -- -dict=tests/fuzz/corpus/words.dict -max_len=131072 -timeout=10 -rss_limit_mb=2048 -report_slow_units=1 -max_total_time={{seconds}}
+
 # The broker in memory, with both doors open on loopback.
 run:
     cargo run --release -- serve

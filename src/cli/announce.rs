@@ -5,7 +5,10 @@ use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
+use crate::config::Log;
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+const OPEN: &str = "everybody who reaches this address can use the queues. Set AUTH_TOKENS.";
 
 /// Where a program listens.
 #[derive(Default)]
@@ -27,6 +30,47 @@ pub(super) struct Listening {
 pub(super) fn fatal(message: &dyn Display) -> ExitCode {
     line(&format!("Fatal error: {message}"));
     ExitCode::FAILURE
+}
+
+/// The same in the form of the log, once there is one.
+pub(super) fn fatal_as(log: Log, message: &dyn Display) -> ExitCode {
+    if !log.json {
+        return fatal(message);
+    }
+    tracing::error!("Fatal error: {message}");
+    ExitCode::FAILURE
+}
+
+/// The start line as an event of the log, for a log that programs read: nothing but events may stand there.
+pub(super) fn logged(serve: bool, listening: &Listening) {
+    let tcp = listening.tcp.map(tracing::field::display);
+    let url = listening.url.as_deref();
+    if !serve {
+        tracing::info!(
+            mode = "embedded",
+            url,
+            tcp,
+            version = VERSION,
+            "bunqueue MCP server started"
+        );
+        return;
+    }
+    tracing::info!(
+        tcp,
+        url,
+        version = VERSION,
+        storage = "memory",
+        "bunqueue server started"
+    );
+    if is_open(listening) {
+        tracing::warn!("{OPEN}");
+    }
+}
+
+/// Whether anybody on the network may use the worker door.
+fn is_open(listening: &Listening) -> bool {
+    let reachable = listening.tcp.is_some_and(|tcp| !tcp.ip().is_loopback());
+    reachable && !listening.tcp_tokens
 }
 
 /// The start line of the bare program, and for a person at a terminal what is awaited.
@@ -64,9 +108,8 @@ pub(super) fn serve(listening: &Listening) {
         line(&agents(url, listening.http_tokens));
     }
     line(&workers(listening));
-    let reachable = listening.tcp.is_some_and(|tcp| !tcp.ip().is_loopback());
-    if reachable && !listening.tcp_tokens {
-        line("\nWarning: everybody who reaches this address can use the queues. Set AUTH_TOKENS.");
+    if is_open(listening) {
+        line(&format!("\nWarning: {OPEN}"));
     }
 }
 

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config::{self, INVOCATIONS, Program, SETTINGS, Setting, Source};
 use crate::docgen;
-use crate::mcp::Registry;
+use crate::mcp::{Registry, nearest};
 
 /// Runs the program with these arguments (the first one is its name) and tells how it ended.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -141,10 +141,32 @@ fn print_page(path: Option<&str>) -> ExitCode {
     };
     match docgen::page(path) {
         Some(text) => print(text),
-        None => announce::fatal(&format!(
-            "There is no page {path:?}; `bunqueue-mcp docs` lists all pages"
-        )),
+        None => announce::fatal(&no_page(path)),
     }
+}
+
+/// The nearest page is that with the most alike name, whatever its folder: a person asks for `limits`.
+fn no_page(path: &str) -> String {
+    let pages = docgen::site().keys().map(String::as_str);
+    let named: Vec<_> = pages.map(|page| (page_name(page), page)).collect();
+    let nearest = nearest(page_name(path), named.iter().map(|(name, _)| *name));
+    let meant: Vec<_> = named
+        .iter()
+        .filter(|(name, _)| Some(*name) == nearest)
+        .map(|(_, page)| *page)
+        .collect();
+    let hint = if meant.is_empty() {
+        String::new()
+    } else {
+        format!(", did you mean {}?", meant.join(" or "))
+    };
+    format!("There is no page {path:?}{hint}; `bunqueue-mcp docs` lists all pages")
+}
+
+/// The last part of a path, without what tells its format.
+fn page_name(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split('.').next().unwrap_or(file)
 }
 
 /// Prints and is done; a reader that has seen enough, such as `head`, is no fault.
@@ -153,5 +175,30 @@ fn print(text: &str) -> ExitCode {
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => announce::fatal(&error),
         _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_page_is_answered_with_the_nearest_one() {
+        let limits = no_page("limits");
+        assert!(
+            limits.contains("did you mean docs/reference/limits.md?"),
+            "{limits}"
+        );
+        assert!(no_page("docs/lifecycel.md").contains("docs/concepts/lifecycle.md"));
+        let both = no_page("queuse");
+        assert!(
+            both.contains("docs/tools/queues.md or llms/queues.txt"),
+            "{both}"
+        );
+        let none = no_page("zebra");
+        assert!(
+            !none.contains("mean") && none.contains("lists all pages"),
+            "{none}"
+        );
     }
 }

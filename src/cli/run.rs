@@ -12,6 +12,7 @@ use clap::ArgMatches;
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 use tracing_subscriber::Layer;
@@ -20,12 +21,13 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::announce::{self, Listening};
-use crate::broker::{Broker, LocalBroker};
+use crate::broker::{Broker, BrokerExt, LocalBroker};
+use crate::command::GetStats;
 use crate::command::webhook::Addresses;
 use crate::config::{Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
 use crate::engine;
-use crate::http::{Guard, Pages};
+use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
 use crate::metrics::{Exporter, warn_of_memory};
@@ -35,6 +37,9 @@ use crate::webhooks;
 
 /// From the first signal or the end of input to the end of the process, open waits and slow clients included.
 const STOP_MAX: Duration = Duration::from_millis(1_900);
+
+/// Time between two lines of the log while a stop waits for active jobs.
+const DRAIN_LINES: Duration = Duration::from_secs(5);
 
 /// Why a server could not start.
 enum Fatal {
@@ -79,17 +84,21 @@ pub(super) fn run(program: Program, flags: &ArgMatches) -> ExitCode {
         Ok(config) => config,
         Err(error) => return announce::fatal(&error),
     };
-    start_log(config.log);
+    let log = config.log;
+    start_log(log);
+    for (variable, first) in &config.ignored {
+        tracing::warn!("{variable} is ignored: {first} is set and comes first");
+    }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return announce::fatal(&error),
+        Err(error) => return announce::fatal_as(log, &error),
     };
     let ended = runtime.block_on(serve(program, config));
     // A read of standard input may still be pending and cannot be cancelled; the process does not wait for it.
     runtime.shutdown_background();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fatal) => announce::fatal(&fatal),
+        Err(fatal) => announce::fatal_as(log, &fatal),
     }
 }
 
@@ -142,7 +151,12 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let stop = Stop::default();
     let shutdown = stop.serving.clone();
     let selection = registry
-        .select(config.toolsets.as_deref())
+        .select(
+            config
+                .toolsets
+                .as_ref()
+                .map(|given| (&*given.setting, &*given.value)),
+        )
         .map_err(Fatal::Toolsets)?;
     let dispatcher = Dispatcher::new(registry, selection, Arc::clone(&broker), shutdown.clone());
     let handler = AgentHandler::new(dispatcher);
@@ -168,7 +182,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         listening.url = Some(url(settings, address, secure));
         listening.http_tokens = !settings.tokens.is_empty();
         listening.mcp = settings.mcp;
-        let endpoint = endpoint_config(settings, address.port(), secure);
+        let endpoint = HttpConfig {
+            known_paths: known_paths(program, settings),
+            ..endpoint_config(settings, address.port(), secure)
+        };
         let pages = (program == Program::Serve).then(|| {
             let ask = config.metrics.with_token;
             Pages::new(
@@ -186,10 +203,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         };
         doors.spawn(http::serve(listener, app, options, shutdown.clone()));
     }
-    if program == Program::Serve {
-        announce::serve(&listening)
-    } else {
-        announce::mcp(&listening)
+    match (program, config.log.json) {
+        (_, true) => announce::logged(program == Program::Serve, &listening),
+        (Program::Serve, false) => announce::serve(&listening),
+        (Program::Mcp | Program::Both, false) => announce::mcp(&listening),
     }
 
     let courier = tokio::spawn(webhooks::serve(
@@ -300,6 +317,16 @@ fn endpoint_config(settings: &Http, port: u16, tls: bool) -> HttpConfig {
     }
 }
 
+/// What is named to whoever asks for a path that is not there.
+fn known_paths(program: Program, settings: &Http) -> Vec<String> {
+    if program != Program::Serve {
+        return Vec::new();
+    }
+    let endpoint = settings.mcp.then_some(settings.path.as_str());
+    let paths = endpoint.into_iter().chain(FIRST_PATHS);
+    paths.map(str::to_owned).collect()
+}
+
 fn routes(
     settings: &Http,
     config: &HttpConfig,
@@ -345,19 +372,41 @@ fn end_on_signal(mut signals: Signals, broker: Arc<dyn Broker>, stop: Stop, pati
     });
 }
 
-/// Lets active jobs end.
+/// Lets active jobs end, and says every now and then what is waited for.
 async fn drain(broker: &dyn Broker, signals: &mut Signals, patience: Duration) {
     let drained = broker.stop_deliveries();
     tokio::pin!(drained);
     if drained.as_mut().now_or_never().is_some() {
         return;
     }
-    tracing::info!(?patience, "waiting for active jobs before the end");
-    tokio::select! {
-        () = drained => tracing::info!("no job is active any more"),
-        () = tokio::time::sleep(patience) => tracing::warn!("jobs were still active when the time for them was over"),
-        () = signals.next() => tracing::warn!("a second signal: active jobs are not waited for"),
+    let end = Instant::now() + patience;
+    let mut looks = tokio::time::interval(DRAIN_LINES);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut drained => return tracing::info!("no job is active any more"),
+            () = signals.next() => {
+                let active = active_jobs(broker).await;
+                return tracing::warn!(active, "a second signal: active jobs are not waited for");
+            }
+            () = tokio::time::sleep_until(end) => {
+                let active = active_jobs(broker).await;
+                return tracing::warn!(active, "jobs were still active when the time for them was over");
+            }
+            // The first one at once.
+            _ = looks.tick() => {
+                let active = active_jobs(broker).await;
+                let seconds_left = end.saturating_duration_since(Instant::now()).as_secs();
+                tracing::info!(active, seconds_left, "waiting for active jobs; a second signal ends the wait at once");
+            }
+        }
     }
+}
+
+async fn active_jobs(broker: &dyn Broker) -> usize {
+    let stats = broker.call(GetStats).await;
+    stats.map_or(0, |stats| stats.jobs.active)
 }
 
 /// The signals that ask for an end. None is missed from the moment this exists.

@@ -242,7 +242,7 @@ impl ArgumentError {
                 "Pass an absolute URL such as https://hooks.example.com/jobs."
             }
             Self::WebhookHost(_) => {
-                "Pass a URL on the public internet; only the operator can allow private addresses."
+                "Pass a URL on the public internet; only the operator can allow others, with WEBHOOK_ALLOW_PRIVATE=true."
             }
             Self::WebhookCredentials => {
                 "Leave them out of the URL; a receiver can check the signature made with the secret."

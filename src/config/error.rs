@@ -16,7 +16,7 @@ pub enum ConfigError {
         given: String,
     },
     /// No whole number of the wanted kind.
-    #[error("{setting} must be a {kind} integer (got {given:?})")]
+    #[error("{setting} must be a {kind} integer (got {given:?}); {what}, such as {example}")]
     Integer {
         /// Flag or variable.
         setting: String,
@@ -24,6 +24,10 @@ pub enum ConfigError {
         kind: &'static str,
         /// The value.
         given: String,
+        /// What the number is.
+        what: &'static str,
+        /// One that fits.
+        example: &'static str,
     },
     /// A port out of range.
     #[error("{setting} must be an integer between 0 and 65535 (got {given})")]
@@ -33,8 +37,20 @@ pub enum ConfigError {
         /// The value.
         given: String,
     },
+    /// Neither a port nor a host with a port.
+    #[error(
+        "{setting} must be a port from 0 to 65535, or host:port (got {given:?}), such as 6789 or 127.0.0.1:6789"
+    )]
+    Listen {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
     /// No host.
-    #[error("{setting} must be a hostname or IP address (got {given:?})")]
+    #[error(
+        "{setting} must be a hostname or IP address (got {given:?}), such as 127.0.0.1; the port is another setting"
+    )]
     Host {
         /// Flag or variable.
         setting: String,
@@ -42,7 +58,9 @@ pub enum ConfigError {
         given: String,
     },
     /// No path.
-    #[error("{setting} must start with \"/\" and hold no blank, ? or # (got {given:?})")]
+    #[error(
+        "{setting} must start with \"/\" and hold no blank, ? or # (got {given:?}), such as /mcp"
+    )]
     Path {
         /// Flag or variable.
         setting: String,
@@ -50,7 +68,9 @@ pub enum ConfigError {
         given: String,
     },
     /// A path that belongs to another page.
-    #[error("{setting} must not be the path of another page of this listener (got {given:?})")]
+    #[error(
+        "{setting} must not be the path of another page of this listener (got {given:?}); /mcp is free"
+    )]
     PathTaken {
         /// Flag or variable.
         setting: String,
@@ -70,7 +90,9 @@ pub enum ConfigError {
         setting: String,
     },
     /// No host header.
-    #[error("{setting} entries must be host or host:port, not URLs (got {given:?})")]
+    #[error(
+        "{setting} entries must be host or host:port, not URLs (got {given:?}), such as app.example:8443"
+    )]
     AllowedHost {
         /// Flag or variable.
         setting: String,
@@ -87,41 +109,67 @@ pub enum ConfigError {
     },
     /// An MCP endpoint that everybody on the network could use.
     #[error(
-        "Refusing to serve MCP over HTTP on non-loopback host {host:?} without authentication: set \
-         BUNQUEUE_MCP_HTTP_TOKEN, or bind 127.0.0.1"
+        "Refusing to serve MCP over HTTP on non-loopback host {host:?} without authentication: set {tokens}, or bind 127.0.0.1"
     )]
     OpenHttp {
         /// The host.
         host: String,
+        /// Where tokens go.
+        tokens: &'static str,
     },
     /// A worker's door that everybody on the network could use.
     #[error(
-        "Refusing to serve workers on non-loopback host {host:?} without authentication: set {variable}, or bind 127.0.0.1"
+        "Refusing to serve workers on non-loopback host {host:?} without authentication: set {tokens}, or bind 127.0.0.1"
     )]
     OpenTcp {
         /// The host.
         host: String,
         /// Where tokens go.
-        variable: &'static str,
+        tokens: &'static str,
+    },
+    /// Both.
+    #[error("{http}. {tcp}. AUTH_TOKENS alone is enough for both")]
+    OpenBoth {
+        /// The fault of the endpoint.
+        http: Box<ConfigError>,
+        /// The fault of the worker's door.
+        tcp: Box<ConfigError>,
     },
     /// A page that asks for a token nobody can have.
-    #[error(
-        "METRICS_AUTH is true, but there is no token to ask for: set BUNQUEUE_MCP_HTTP_TOKEN or AUTH_TOKENS"
-    )]
-    MetricsAuth,
+    #[error("{setting} is true, but there is no token to ask for: set {tokens}")]
+    MetricsAuth {
+        /// Flag or variable.
+        setting: String,
+        /// Where tokens go.
+        tokens: String,
+    },
     /// One of two files that make TLS together.
     #[error("{setting} is set, but {missing} is not: TLS needs both")]
     HalfTls {
         /// Flag or variable.
         setting: String,
-        /// Variable.
-        missing: &'static str,
+        /// Flag or variable, as the other one was given.
+        missing: String,
     },
     /// TLS for a program that has none.
     #[error("{setting} is set, but only `serve` has TLS: unset it to start")]
     NoTls {
         /// Variable.
         setting: String,
+    },
+    /// A value that another version of the product takes.
+    #[error(
+        "{setting} is {given:?}, but this version {instead}: set it to {harmless:?} or unset it to start"
+    )]
+    NotThisValue {
+        /// Variable.
+        setting: &'static str,
+        /// The value.
+        given: String,
+        /// What holds instead.
+        instead: &'static str,
+        /// The one value that changes nothing.
+        harmless: &'static str,
     },
     /// A setting of the product that this version does not have.
     #[error("{setting} is set, but this version {instead}: unset it to start")]

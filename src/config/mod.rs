@@ -6,6 +6,7 @@
 //! does a setting of the product that this version does not have: ignoring it would break a promise.
 
 mod error;
+mod open;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -263,9 +264,20 @@ pub struct Config {
     /// Calls of webhooks.
     pub webhooks: Webhooks,
     /// Toolsets that agents get, as given; `None`: all.
-    pub toolsets: Option<String>,
+    pub toolsets: Option<Given>,
+    /// Variables that are set and read by nothing, each with the one that comes before it.
+    pub ignored: Vec<(&'static str, &'static str)>,
     /// Logging.
     pub log: Log,
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Flag with its dashes, or variable: the spelling that messages use.
+    pub setting: String,
+    /// The value, as it was given.
+    pub value: String,
 }
 
 /// The HTTP listener.
@@ -343,6 +355,40 @@ pub trait Source {
     fn flag(&self, flag: &str) -> Option<String>;
     /// The value of an environment variable, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
+}
+
+impl Setting {
+    /// The setting with that key.
+    pub(crate) fn of(key: Key) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.key == key)
+    }
+
+    /// How to name it to somebody who has given another setting: by its flag if that was a flag, else by its variable.
+    fn beside(&self, other: &Given) -> String {
+        let flag = self.flag.filter(|_| other.setting.starts_with("--"));
+        flag.map_or_else(|| self.variable().to_owned(), |flag| format!("--{flag}"))
+    }
+
+    /// The variable that wins.
+    fn variable(&self) -> &'static str {
+        self.variables.first().copied().unwrap_or_default()
+    }
+
+    /// What its number is, and one that fits.
+    fn number(&self) -> (&'static str, &'static str) {
+        let what = match self.value {
+            "MS" => "a number of ms",
+            "MB" => "a number of MiB",
+            "BYTES" => "a number of bytes",
+            "PORT" => "a port from 0 to 65535",
+            _ => "a number",
+        };
+        let example = match self.default {
+            "" | "0" => "1000",
+            default => default,
+        };
+        (what, example)
+    }
 }
 
 impl Program {

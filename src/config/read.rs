@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::open::refuse_open;
 use super::{
-    Config, ConfigError, Http, Key, Log, Metrics, NOT_YET, Program, SETTINGS, Source, Tcp, Webhooks,
+    Config, ConfigError, Given, Http, Key, Log, Metrics, NOT_YET, Program, SETTINGS, Setting,
+    Source, Tcp, Webhooks,
 };
 use crate::engine::NoticeBounds;
 use crate::http::is_page;
-use crate::mcp::http::is_loopback;
 use crate::net::TlsFile;
 
 /// Reads all settings of a program.
@@ -18,7 +19,8 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
     let reader = Reader { source };
     reader.refuse_what_is_not_there()?;
     let log = reader.log()?;
-    let toolsets = reader.toolsets();
+    let toolsets = reader.given(Key::Toolsets);
+    let ignored = reader.ignored(program);
     let webhooks = reader.webhooks()?;
     let worker_timeout = reader.worker_timeout()?;
     let notices = reader.notices()?;
@@ -30,7 +32,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
             let metrics = reader.metrics()?;
             let shutdown_timeout = reader.integer(Key::ShutdownTimeout, "non-negative", 0)?;
             if metrics.with_token && http.tokens.is_empty() {
-                return Err(ConfigError::MetricsAuth);
+                return Err(reader.no_token_for_metrics());
             }
             Config {
                 stdio: false,
@@ -44,6 +46,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 memory_warning,
                 webhooks,
                 toolsets,
+                ignored,
                 log,
             }
         }
@@ -55,10 +58,15 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
             } else {
                 None
             };
+            let tcp = reader.tcp_listen()?;
+            refuse_open(
+                http.as_ref().map(|http| (http, Key::HttpTokens)),
+                tcp.as_ref().map(|tcp| (tcp, Key::TcpTokens)),
+            )?;
             Config {
                 stdio: http.is_none(),
                 http,
-                tcp: reader.tcp_listen()?,
+                tcp,
                 tls: None,
                 metrics: Metrics {
                     labelled_queues: reader.labelled_queues()?,
@@ -71,16 +79,11 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
                 memory_warning,
                 webhooks,
                 toolsets,
+                ignored,
                 log,
             }
         }
     })
-}
-
-/// A value and the flag or variable it came from.
-struct Given {
-    setting: String,
-    value: String,
 }
 
 struct Reader<'a> {
@@ -92,15 +95,48 @@ impl Reader<'_> {
         for (setting, harmless, instead) in NOT_YET {
             let value = self.source.variable(setting).unwrap_or_default();
             let value = value.trim();
-            if !value.is_empty() && !value.eq_ignore_ascii_case(harmless) {
-                return Err(ConfigError::NotYet { setting, instead });
+            if value.is_empty() || value.eq_ignore_ascii_case(harmless) {
+                continue;
             }
+            return Err(if harmless.is_empty() {
+                ConfigError::NotYet { setting, instead }
+            } else {
+                ConfigError::NotThisValue {
+                    setting,
+                    given: value.to_owned(),
+                    instead,
+                    harmless,
+                }
+            });
         }
         Ok(())
     }
 
+    /// Variables that say something else than the one before them in their row, and that no other row reads.
+    fn ignored(&self, program: Program) -> Vec<(&'static str, &'static str)> {
+        let mut read = Vec::new();
+        let mut passed = Vec::new();
+        for setting in SETTINGS.iter().filter(|setting| program.reads(setting)) {
+            let mut set = setting.variables.iter().filter_map(|name| {
+                let value = self.source.variable(name)?;
+                (!value.trim().is_empty()).then_some((*name, value))
+            });
+            let Some((first, value)) = set.next() else {
+                continue;
+            };
+            read.push(first);
+            for (name, other) in set {
+                if other != value && passed.iter().all(|(told, _)| *told != name) {
+                    passed.push((name, first));
+                }
+            }
+        }
+        passed.retain(|(name, _)| !read.contains(name));
+        passed
+    }
+
     fn given(&self, key: Key) -> Option<Given> {
-        let setting = SETTINGS.iter().find(|setting| setting.key == key)?;
+        let setting = Setting::of(key)?;
         let flag = setting
             .flag
             .and_then(|flag| Some((format!("--{flag}"), self.source.flag(flag)?)));
@@ -119,12 +155,11 @@ impl Reader<'_> {
     }
 
     fn given_or_default(&self, key: Key) -> Given {
-        let default = || {
-            let setting = SETTINGS.iter().find(|setting| setting.key == key);
-            Given {
-                setting: String::new(),
-                value: setting.map_or("", |setting| setting.default).to_owned(),
-            }
+        let default = || Given {
+            setting: String::new(),
+            value: Setting::of(key)
+                .map_or("", |setting| setting.default)
+                .to_owned(),
         };
         self.given(key).unwrap_or_else(default)
     }
@@ -150,24 +185,30 @@ impl Reader<'_> {
 
     fn port(&self, key: Key) -> Result<u16, ConfigError> {
         let Given { setting, value } = self.given_or_default(key);
-        parse_port(setting, value.trim())
+        let value = value.trim();
+        if digits(value).is_none() {
+            return Err(not_a_number(key, setting, "non-negative", value));
+        }
+        value.parse().map_err(|_| ConfigError::Port {
+            setting,
+            given: value.to_owned(),
+        })
     }
 
     fn integer(&self, key: Key, kind: &'static str, min: u64) -> Result<u64, ConfigError> {
         let Given { setting, value } = self.given_or_default(key);
         match digits(value.trim()).filter(|number| *number >= min) {
             Some(number) => Ok(number),
-            None => Err(ConfigError::Integer {
-                setting,
-                kind,
-                given: value,
-            }),
+            None => Err(not_a_number(key, setting, kind, &value)),
         }
     }
 
     fn host(&self, key: Key) -> Result<String, ConfigError> {
         let Given { setting, value } = self.given_or_default(key);
-        parse_host(setting, value.trim())
+        parse_host(value.trim()).ok_or(ConfigError::Host {
+            setting,
+            given: value,
+        })
     }
 
     fn tokens(&self, key: Key) -> Result<Vec<String>, ConfigError> {
@@ -194,7 +235,7 @@ impl Reader<'_> {
 
     /// As [`Reader::given`], but a blank list of tokens is a fault, not "no authentication".
     fn raw_tokens(&self, key: Key) -> Option<Given> {
-        let setting = SETTINGS.iter().find(|setting| setting.key == key)?;
+        let setting = Setting::of(key)?;
         setting.variables.iter().find_map(|name| {
             let value = self
                 .source
@@ -225,11 +266,7 @@ impl Reader<'_> {
 
     fn http(&self) -> Result<Http, ConfigError> {
         let (host, port) = (self.host(Key::HttpHost)?, self.port(Key::HttpPort)?);
-        let http = self.endpoint(host, port, true, Key::HttpTokens)?;
-        if http.tokens.is_empty() && !is_loopback(&http.host) {
-            return Err(ConfigError::OpenHttp { host: http.host });
-        }
-        Ok(http)
+        self.endpoint(host, port, true, Key::HttpTokens)
     }
 
     fn endpoint(
@@ -286,7 +323,7 @@ impl Reader<'_> {
 
     fn serve(&self) -> Result<(Http, Tcp), ConfigError> {
         let host = self.host(Key::ServeHost)?;
-        let mcp = self.choice(Key::ServeMcp, "true or false", &["true", "false"])? == "true";
+        let mcp = self.switch(Key::ServeMcp)?;
         let http = self.endpoint(
             host.clone(),
             self.port(Key::ServeHttpPort)?,
@@ -294,16 +331,11 @@ impl Reader<'_> {
             Key::ServeHttpTokens,
         )?;
         let tcp = self.tcp(host, self.port(Key::ServeTcpPort)?, Key::ServeTcpTokens)?;
-        if mcp && !is_loopback(&http.host) {
-            if http.tokens.is_empty() {
-                return Err(ConfigError::OpenHttp { host: http.host });
-            }
-            if tcp.tokens.is_empty() {
-                return Err(ConfigError::OpenTcp {
-                    host: tcp.host,
-                    variable: "AUTH_TOKENS",
-                });
-            }
+        if mcp {
+            refuse_open(
+                Some((&http, Key::ServeHttpTokens)),
+                Some((&tcp, Key::ServeTcpTokens)),
+            )?;
         }
         Ok((http, tcp))
     }
@@ -313,14 +345,17 @@ impl Reader<'_> {
             setting,
             path: value.into(),
         };
-        let half = |given: Given, missing| ConfigError::HalfTls {
-            setting: given.setting,
-            missing,
+        let half = |given: Given, missing| {
+            let missing = Setting::of(missing).map(|setting| setting.beside(&given));
+            ConfigError::HalfTls {
+                setting: given.setting,
+                missing: missing.unwrap_or_default(),
+            }
         };
         match (self.given(Key::TlsCertificate), self.given(Key::TlsKey)) {
             (Some(certificate), Some(key)) => Ok(Some((file(certificate), file(key)))),
-            (Some(certificate), None) => Err(half(certificate, "TLS_KEY_FILE")),
-            (None, Some(key)) => Err(half(key, "TLS_CERT_FILE")),
+            (Some(certificate), None) => Err(half(certificate, Key::TlsKey)),
+            (None, Some(key)) => Err(half(key, Key::TlsCertificate)),
             (None, None) => Ok(None),
         }
     }
@@ -337,12 +372,25 @@ impl Reader<'_> {
 
     fn metrics(&self) -> Result<Metrics, ConfigError> {
         let labelled_queues = self.labelled_queues()?;
-        let words = ["true", "1", "yes", "on", "false", "0", "no", "off"];
-        let auth = self.choice(Key::MetricsAuth, "true or false", &words)?;
         Ok(Metrics {
             labelled_queues,
-            with_token: words.iter().take(4).any(|word| *word == auth),
+            with_token: self.switch(Key::MetricsAuth)?,
         })
+    }
+
+    fn no_token_for_metrics(&self) -> ConfigError {
+        let tokens = Setting::of(Key::ServeHttpTokens).map_or(&[][..], |setting| setting.variables);
+        ConfigError::MetricsAuth {
+            setting: self.given_or_default(Key::MetricsAuth).setting,
+            tokens: tokens.join(" or "),
+        }
+    }
+
+    /// One of the words for yes and no, in any case.
+    fn switch(&self, key: Key) -> Result<bool, ConfigError> {
+        const WORDS: [&str; 8] = ["true", "1", "yes", "on", "false", "0", "no", "off"];
+        let word = self.choice(key, "true or false", &WORDS)?;
+        Ok(WORDS.iter().take(4).any(|yes| *yes == word))
     }
 
     fn labelled_queues(&self) -> Result<usize, ConfigError> {
@@ -354,18 +402,17 @@ impl Reader<'_> {
         let Some(Given { setting, value }) = self.given(Key::TcpListen) else {
             return Ok(None);
         };
-        let value = value.trim();
-        let (host, port) = match value.rsplit_once(':') {
-            Some((host, port)) => (parse_host(setting.clone(), host)?, port),
-            None => ("127.0.0.1".to_owned(), value),
+        let fault = || ConfigError::Listen {
+            setting: setting.clone(),
+            given: value.clone(),
         };
-        let tcp = self.tcp(host, parse_port(setting, port)?, Key::TcpTokens)?;
-        if tcp.tokens.is_empty() && !is_loopback(&tcp.host) {
-            return Err(ConfigError::OpenTcp {
-                host: tcp.host,
-                variable: "BUNQUEUE_MCP_TCP_TOKEN",
-            });
-        }
+        let (host, port) = match value.trim().rsplit_once(':') {
+            Some((host, port)) => (host, port),
+            None => ("127.0.0.1", value.trim()),
+        };
+        let host = parse_host(host).ok_or_else(fault)?;
+        let port = digits(port).and_then(|port| port.try_into().ok());
+        let tcp = self.tcp(host, port.ok_or_else(fault)?, Key::TcpTokens)?;
         Ok(Some(tcp))
     }
 
@@ -382,19 +429,13 @@ impl Reader<'_> {
         })
     }
 
-    /// The list as given, also one of commas only: whoever knows the toolsets judges it.
-    fn toolsets(&self) -> Option<String> {
-        self.given(Key::Toolsets).map(|given| given.value)
-    }
-
     fn webhooks(&self) -> Result<Webhooks, ConfigError> {
         let attempts = self.integer(Key::WebhookAttempts, "positive", 1)?;
         let delay = self.integer(Key::WebhookDelay, "non-negative", 0)?;
-        let words = ["true", "false"];
         Ok(Webhooks {
             attempts: attempts.try_into().unwrap_or(u32::MAX),
             retry_delay: Duration::from_millis(delay),
-            private: self.choice(Key::WebhookPrivate, "true or false", &words)? == "true",
+            private: self.switch(Key::WebhookPrivate)?,
         })
     }
 
@@ -447,21 +488,18 @@ fn digits(text: &str) -> Option<u64> {
     if plain { text.parse().ok() } else { None }
 }
 
-fn parse_port(setting: String, text: &str) -> Result<u16, ConfigError> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ConfigError::Integer {
-            setting,
-            kind: "non-negative",
-            given: text.to_owned(),
-        });
-    }
-    text.parse().map_err(|_| ConfigError::Port {
+fn not_a_number(key: Key, setting: String, kind: &'static str, given: &str) -> ConfigError {
+    let (what, example) = Setting::of(key).map_or(("a number", "1"), Setting::number);
+    ConfigError::Integer {
         setting,
-        given: text.to_owned(),
-    })
+        kind,
+        given: given.to_owned(),
+        what,
+        example,
+    }
 }
 
-fn parse_host(setting: String, text: &str) -> Result<String, ConfigError> {
+fn parse_host(text: &str) -> Option<String> {
     let inner = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
@@ -469,12 +507,5 @@ fn parse_host(setting: String, text: &str) -> Result<String, ConfigError> {
     let name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let fits =
         inner.parse::<std::net::IpAddr>().is_ok() || (!inner.is_empty() && inner.chars().all(name));
-    if fits {
-        Ok(inner.to_owned())
-    } else {
-        Err(ConfigError::Host {
-            setting,
-            given: text.to_owned(),
-        })
-    }
+    fits.then(|| inner.to_owned())
 }

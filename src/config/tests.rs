@@ -61,6 +61,10 @@ fn tls_takes_two_files_and_is_for_serve() {
         "TLS_CERT_FILE is set, but TLS_KEY_FILE is not: TLS needs both"
     );
     assert_eq!(
+        fault(Program::Serve, &[("--tls-key-file", "k.pem")]),
+        "--tls-key-file is set, but --tls-cert-file is not: TLS needs both"
+    );
+    assert_eq!(
         fault(Program::Mcp, &[key]),
         "TLS_KEY_FILE is set, but only `serve` has TLS: unset it to start"
     );
@@ -175,6 +179,105 @@ fn serve_on_a_network_needs_a_token_unless_it_serves_workers_only() {
         )
         .is_ok()
     );
+}
+
+#[test]
+fn every_open_door_is_named_at_once() {
+    let http = "Refusing to serve MCP over HTTP on non-loopback host \"0.0.0.0\" without authentication: \
+                set BUNQUEUE_MCP_HTTP_TOKEN, or bind 127.0.0.1";
+    let workers =
+        "Refusing to serve workers on non-loopback host \"0.0.0.0\" without authentication: set ";
+    let serve = fault(Program::Serve, &[("HOST", "0.0.0.0")]);
+    let bare = fault(
+        Program::Mcp,
+        &[
+            ("--transport", "http"),
+            ("--http-host", "0.0.0.0"),
+            ("--tcp-listen", "0.0.0.0:1"),
+        ],
+    );
+    for (text, tokens) in [(serve, "AUTH_TOKENS,"), (bare, "BUNQUEUE_MCP_TCP_TOKEN,")] {
+        assert!(text.starts_with(http), "{text}");
+        assert!(text.contains(&format!("{workers}{tokens}")), "{text}");
+    }
+}
+
+#[test]
+fn a_variable_that_nothing_reads_is_told_of() {
+    let ignored = |program, given: &[(&str, &str)]| load(program, &Fixed(given)).unwrap().ignored;
+    let (all, tcp, http) = (
+        ("AUTH_TOKENS", "a"),
+        ("BUNQUEUE_MCP_TCP_TOKEN", "t"),
+        ("BUNQUEUE_MCP_HTTP_TOKEN", "h"),
+    );
+    assert_eq!(
+        ignored(Program::Serve, &[all, tcp]),
+        [("BUNQUEUE_MCP_TCP_TOKEN", "AUTH_TOKENS")]
+    );
+    // Workers still need what agents do not.
+    assert!(ignored(Program::Serve, &[all, http]).is_empty());
+    assert_eq!(
+        ignored(Program::Mcp, &[all, http, tcp]),
+        [("AUTH_TOKENS", "BUNQUEUE_MCP_HTTP_TOKEN")]
+    );
+    assert!(ignored(Program::Serve, &[all, ("BUNQUEUE_MCP_TCP_TOKEN", "a")]).is_empty());
+}
+
+#[test]
+fn a_number_that_does_not_fit_is_answered_with_one_that_does() {
+    for (setting, expected) in [
+        (
+            ("--webhook-retry-delay-ms", "1s"),
+            "--webhook-retry-delay-ms must be a non-negative integer (got \"1s\"); a number of ms, such as 1000",
+        ),
+        (
+            ("TCP_PORT", "any"),
+            "TCP_PORT must be a non-negative integer (got \"any\"); a port from 0 to 65535, such as 6789",
+        ),
+        (
+            ("RATE_LIMIT_MAX_REQUESTS", "0"),
+            "RATE_LIMIT_MAX_REQUESTS must be a positive integer (got \"0\"); a number, such as 1000",
+        ),
+    ] {
+        assert_eq!(fault(Program::Serve, &[setting]), expected);
+    }
+    // Whatever stands for a number is read as one, and its default fits.
+    for setting in SETTINGS {
+        if ["MS", "MB", "BYTES", "PORT", "N"].contains(&setting.value) {
+            let (_, example) = setting.number();
+            assert!(example.parse::<u64>().is_ok(), "{example}");
+        }
+    }
+}
+
+#[test]
+fn words_for_yes_and_no_are_the_same_for_every_switch() {
+    let mut found = 0;
+    for setting in SETTINGS
+        .iter()
+        .filter(|setting| setting.value == "true|false")
+    {
+        for (word, fits) in [("ON", true), ("0", true), ("ja", false)] {
+            let given = [(setting.variables[0], word), ("AUTH_TOKENS", "s")];
+            let read = load(Program::Serve, &Fixed(&given));
+            assert_eq!(read.is_ok(), fits, "{given:?}");
+        }
+        found += 1;
+    }
+    assert!(found > 2);
+}
+
+#[test]
+fn a_value_of_another_version_is_named_with_the_one_that_fits() {
+    for (program, value) in [(Program::Serve, "tcp"), (Program::Mcp, "embeded")] {
+        assert_eq!(
+            fault(program, &[("BUNQUEUE_MODE", value)]),
+            format!(
+                "BUNQUEUE_MODE is {value:?}, but this version has the embedded broker only: \
+                 set it to \"embedded\" or unset it to start"
+            )
+        );
+    }
 }
 
 #[test]
@@ -313,7 +416,15 @@ fn tcp_listen_takes_a_port_or_host_and_port() {
         listen("localhost:7000").unwrap(),
         ("localhost".into(), 7000)
     );
-    assert!(listen("localhost:x").is_err());
+    for bad in ["foo", "localhost:x", "70000", "a b:1", ":1", "1:"] {
+        assert_eq!(
+            fault(Program::Mcp, &[("--tcp-listen", bad)]),
+            format!(
+                "--tcp-listen must be a port from 0 to 65535, or host:port (got {bad:?}), \
+                 such as 6789 or 127.0.0.1:6789"
+            )
+        );
+    }
 }
 
 #[test]

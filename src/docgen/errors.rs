@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::command::address::Forbidden;
 use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
 use crate::engine::{
-    CRONS_MAX, Config, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX,
+    CRONS_MAX, Config, FailureReason, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX,
     WORKER_BYTES_MAX, WORKERS_MAX,
 };
 use crate::mcp::{Registry, Rule, ToolError};
@@ -112,6 +112,13 @@ pub(super) fn page(registry: &Registry) -> String {
     );
     for (answer, hint) in CONNECTION {
         text.push_str(&format!("| `{answer}` | {hint} |\n"));
+    }
+    text.push_str(
+        "\n## Why a job failed\n\nThe reason of an attempt that failed, and of a job in the dead-letter queue (DLQ).\n\n\
+        | reason | means |\n| --- | --- |\n",
+    );
+    for reason in FailureReason::ALL {
+        text.push_str(&format!("| `{}` | {} |\n", reason.name(), reason.meaning()));
     }
     text
 }

@@ -36,6 +36,11 @@ pub(super) fn page() -> String {
         "\nA job that is added over the worker door without a name is called `{}`.\n",
         bounds::JOB_NAME_DEFAULT
     ));
+    text.push_str(
+        "\nA rate limit or a cap of active jobs of 0, or less, stops its queue: nothing is handed out until it is raised, cleared, \
+        or over (`ttl`). The commands `RateLimit` and `SetConcurrency` accept it; `GetQueueLimits` shows it. To stop a queue on \
+        purpose, pause it: that shows in its counts. A group takes no limit below 1.\n",
+    );
     for (title, rows) in sections {
         text.push_str(&format!(
             "\n## {title}\n\n| what | value | unit |\n| --- | --- | --- |\n"

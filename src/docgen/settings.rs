@@ -12,7 +12,8 @@ const PROGRAMS: [(Program, &str, &str); 2] = [
 pub(super) fn environment() -> String {
     let mut text = String::from(
         "# Environment\n\nA flag wins over its variable, see [Command line](cli.md). Of several variables in one row the first one that is set\n\
-        wins. An empty value counts as unset. A value that does not fit stops the program at start, before anything binds, with\n\
+        wins; a warning names one that says something else and is read by no other row. An empty value counts as unset. What\n\
+        is `true` or `false` may also be 1 or 0, yes or no, on or off. A value that does not fit stops the program at start, before anything binds, with\n\
         `Fatal error:` and the name of the setting on stderr, and code 1.\n",
     );
     for (program, title, call) in PROGRAMS {

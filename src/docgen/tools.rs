@@ -92,11 +92,10 @@ fn policy(policy: Policy) -> String {
     } else {
         "not idempotent"
     };
-    let confirmation = policy.confirm.map_or_else(
-        || "none".to_owned(),
-        |target| format!("`{target}`, preview with `dryRun`"),
-    );
-    format!("{effect} · {repeat} · confirmation: {confirmation}")
+    let preview = policy.confirm.map_or_else(String::new, |target| {
+        format!(" · target `{target}`, preview with `dryRun`")
+    });
+    format!("{effect} · {repeat}{preview}")
 }
 
 fn examples_text(tool: &Tool, examples: &[&Played]) -> String {

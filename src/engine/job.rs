@@ -546,6 +546,27 @@ impl FailureReason {
         }
     }
 
+    /// What it stands for, in the words of the reference.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::ExplicitFail => {
+                "the worker reported a failure and attempts were left; of attempts only, never of a job in the DLQ"
+            }
+            Self::MaxAttemptsExceeded => {
+                "the last attempt failed, stalled or lost its lock; also a failure that the worker called unrecoverable, whatever was left"
+            }
+            Self::Timeout => "an attempt took longer than the job's `timeout`",
+            Self::Stalled => {
+                "no heartbeat in time, or a lock that ran out; of a job, that this happened too often"
+            }
+            Self::TtlExpired => "the job did not start within its time to live",
+            Self::WorkerLost => {
+                "its deliveries ended, one after the other, with the connection of the worker and no report"
+            }
+            Self::Unknown => "a client discarded it, or what it depended on failed or was removed",
+        }
+    }
+
     /// The reason with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)

@@ -42,6 +42,15 @@ pub fn is_page(path: &str) -> bool {
     fixed.contains(&path) || folder("/docs") || folder("/llms")
 }
 
+/// Where somebody who knows none of these pages may begin.
+pub const FIRST_PATHS: [&str; 5] = [
+    "/health",
+    "/ready",
+    "/prometheus",
+    "/llms.txt",
+    "/docs/README.md",
+];
+
 /// Answers a request that may not see the metrics; `None` for one that may.
 pub type Guard = Arc<dyn Fn(&HeaderMap) -> Option<Response> + Send + Sync>;
 

@@ -128,6 +128,16 @@ pub(super) fn error_text(code: i32, message: &str, id: Option<&RequestId>) -> St
     .to_string()
 }
 
+/// The same with more about the fault, which belongs to no request.
+pub(super) fn error_text_with(code: i32, message: &str, data: &serde_json::Value) -> String {
+    serde_json::json!({
+        "jsonrpc": "2.0",
+        "error": { "code": code, "message": message, "data": data },
+        "id": null,
+    })
+    .to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

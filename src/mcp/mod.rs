@@ -33,6 +33,7 @@ pub use dispatch::{Answer, Dispatcher, UnknownTool};
 pub use ending::Ending;
 pub use error::{Cause, CauseText, Rule, ToolError};
 pub use handler::AgentHandler;
+pub use nearest::nearest;
 pub use prose::{Example, ExpectedAnswer};
 pub use registry::{
     Policy, Problem, Registry, RegistryError, Selection, SelectionError, Tool, ToolsetInfo,

@@ -171,14 +171,19 @@ impl Text {
     fn process(&mut self, overview: &Overview, process: &Process) {
         if let Some(heap) = process.heap {
             // The system does not tell what the allocator holds in reserve, so used and total are the same.
-            let help = "Memory in RAM that stands for no file";
+            let help =
+                "Heap and stacks in RAM, in use or held in reserve: memory that stands for no file";
             self.gauge("bunqueue_process_heap_used_bytes", help, heap);
+            let help =
+                "The same as bunqueue_process_heap_used_bytes: the reserve is not told apart";
             self.gauge("bunqueue_process_heap_total_bytes", help, heap);
+            let help = "The same as bunqueue_process_heap_used_bytes, under the name that many dashboards use";
             self.gauge("process_heap_bytes", help, heap);
         }
         if let Some(resident) = process.resident {
-            let help = "Memory in RAM";
+            let help = "All memory in RAM: heap, stacks, and what stands for files, such as the program itself";
             self.gauge("bunqueue_process_resident_memory_bytes", help, resident);
+            let help = "The same as bunqueue_process_resident_memory_bytes, under the usual name";
             self.gauge("process_resident_memory_bytes", help, resident);
         }
         if let Some(cpu) = process.cpu_seconds {
@@ -202,7 +207,7 @@ impl Text {
         self.head(
             "bunqueue_connections",
             "gauge",
-            "Open connections by transport",
+            "Open connections of workers by transport",
         );
         for (transport, count) in [("tcp", tcp), ("websocket", 0), ("sse", 0)] {
             self.line(format_args!(

@@ -5,31 +5,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
+
+use super::Throttle;
 
 /// Pause after a connection could not be accepted for lack of something (file descriptors, memory),
 /// which would otherwise be tried again without end.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Such a lack lasts; so often it is worth a line in the log.
-const COMPLAINT_PERIOD: Duration = Duration::from_secs(60);
-
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
-    complaints: Complaints,
+    refused: Throttle<()>,
 }
 
 impl Listener {
     /// Takes over a bound socket.
-    pub const fn new(socket: TcpListener) -> Self {
+    pub fn new(socket: TcpListener) -> Self {
         Self {
             socket,
-            complaints: Complaints {
-                last: None,
-                unsaid: 0,
-            },
+            refused: Throttle::new(1),
         }
     }
 
@@ -51,8 +46,8 @@ impl Listener {
                 tracing::debug!(%error, "a client left before it was accepted");
                 continue;
             }
-            if let Some(unsaid) = self.complaints.another(Instant::now()) {
-                tracing::warn!(%error, failures_since = unsaid, "cannot accept connections");
+            if let Some(failures) = self.refused.another(()) {
+                tracing::warn!(%error, failures, "cannot accept connections: too many are open, or too little memory");
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -66,42 +61,4 @@ fn left(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionReset | Interrupted
     )
-}
-
-/// Which of many failures are said.
-#[derive(Debug)]
-struct Complaints {
-    last: Option<Instant>,
-    /// Since the last one that was said.
-    unsaid: u64,
-}
-
-impl Complaints {
-    /// Notes a failure; if it is to be said, how many were not since the last one that was.
-    fn another(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now < last + COMPLAINT_PERIOD) {
-            self.unsaid += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.unsaid))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lasting_lack_is_said_once_a_minute() {
-        let mut complaints = Complaints {
-            last: None,
-            unsaid: 0,
-        };
-        let start = Instant::now();
-        let said: Vec<_> = (0..3_601)
-            .filter_map(|number| complaints.another(start + PAUSE * number))
-            .collect();
-        assert_eq!(said, [0, 1_199, 1_199, 1_199]);
-    }
 }

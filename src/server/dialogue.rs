@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,6 +26,7 @@ use super::auth::Tokens;
 use super::frame_limit::FrameWindow;
 use super::outbox::Outbox;
 use super::parked::{Answered, Asked, Parked};
+use super::refusal::{Refusals, Refused};
 
 /// Weight of the commands applied in one turn of the broker, whose lock others wait for; then others get theirs.
 const RUN_MAX: usize = 128;
@@ -71,6 +73,7 @@ pub(super) struct Door {
     pub(super) broker: Arc<dyn Broker>,
     pub(super) options: ServerOptions,
     pub(super) tokens: Tokens,
+    pub(super) refusals: Refusals,
 }
 
 impl Surroundings for Door {
@@ -128,6 +131,8 @@ enum Due {
 /// client is gone.
 pub(super) struct Dialogue<'d> {
     door: &'d Door,
+    /// For the log.
+    peer: SocketAddr,
     decoder: Decoder,
     authenticated: bool,
     window: Option<FrameWindow>,
@@ -163,11 +168,12 @@ impl Drop for Attachment<'_> {
 }
 
 impl<'d> Dialogue<'d> {
-    pub(super) fn new(door: &'d Door) -> Self {
+    pub(super) fn new(door: &'d Door, peer: SocketAddr) -> Self {
         let broker = &*door.broker;
         let id = broker.connect();
         Self {
             door,
+            peer,
             decoder: Decoder::default(),
             authenticated: !door.tokens.required(),
             window: door.options.frame_limit.map(FrameWindow::new),
@@ -241,6 +247,9 @@ impl<'d> Dialogue<'d> {
                 Ok(envelope) => envelope.into_req_id().text_only(),
                 Err(unusable) => unusable.req_id,
             };
+            self.door
+                .refusals
+                .another(Refused::TooManyFrames, self.peer);
             return self.say(Due::Refusal(req_id, "Rate limit exceeded".into()));
         }
         let envelope = match envelope {
@@ -249,6 +258,7 @@ impl<'d> Dialogue<'d> {
         };
         if !self.authenticated && !envelope.is_auth() {
             let req_id = envelope.into_req_id();
+            self.door.refusals.another(Refused::NoToken, self.peer);
             return self.say(Due::Refusal(req_id, "Not authenticated".into()));
         }
         let action = self.decoder.decode(&envelope);
@@ -421,6 +431,7 @@ impl<'d> Dialogue<'d> {
                     self.authenticated = true;
                     reply::done(self.out.end(), req_id);
                 } else {
+                    self.door.refusals.another(Refused::WrongToken, self.peer);
                     self.refuse(req_id, "Invalid token");
                 }
             }

@@ -13,6 +13,7 @@ use crate::net::{Listener, Tls};
 
 use super::auth::Tokens;
 use super::dialogue::Door;
+use super::refusal::{Refusals, Refused};
 use super::session;
 use super::{ServerOptions, Stop};
 
@@ -31,6 +32,7 @@ pub async fn serve(
         broker,
         options,
         tokens,
+        refusals: Refusals::default(),
     });
     let mut listener = Listener::new(listener);
     let mut connections = JoinSet::new();
@@ -67,28 +69,31 @@ async fn connection(
     let ended = match &door.options.tls {
         None => {
             let (reader, writer) = stream.into_split();
-            session::run(reader, writer, &door, &shutdown).await
+            session::run(reader, writer, peer, &door, &shutdown).await
         }
         // In a box, so that a plain connection takes no more room than it needs.
-        Some(tls) => match Box::pin(encrypted(stream, tls, &door, &shutdown)).await {
+        Some(tls) => match Box::pin(encrypted(stream, peer, tls, &door, &shutdown)).await {
             Ok(ended) => ended,
             Err(error) => {
                 tracing::debug!(%peer, %error, "no handshake");
+                // Whoever left without a word wanted to know whether the port is open.
+                if error.kind() != io::ErrorKind::UnexpectedEof {
+                    door.refusals.another(Refused::NoHandshake, peer);
+                }
                 return;
             }
         },
     };
-    match ended {
-        session::Ended::Closed | session::Ended::Broken | session::Ended::Shutdown => {
-            tracing::debug!(%peer, ?ended, "disconnected");
-        }
-        _ => tracing::warn!(%peer, ?ended, "disconnected the client"),
+    tracing::debug!(%peer, ?ended, "disconnected");
+    if let Some(refused) = Refused::by(ended) {
+        door.refusals.another(refused, peer);
     }
 }
 
 /// The same behind TLS; an error is that of the handshake.
 async fn encrypted(
     stream: TcpStream,
+    peer: SocketAddr,
     tls: &Tls,
     door: &Door,
     shutdown: &CancellationToken,
@@ -98,7 +103,7 @@ async fn encrypted(
         () = shutdown.cancelled() => return Ok(session::Ended::Shutdown),
     };
     let (reader, writer) = tokio::io::split(stream);
-    Ok(session::run(reader, writer, door, shutdown).await)
+    Ok(session::run(reader, writer, peer, door, shutdown).await)
 }
 
 /// A panic is the end of one connection; its jobs have gone back while it unwound.

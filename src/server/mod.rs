@@ -14,6 +14,7 @@ mod frame_limit;
 mod listener;
 mod outbox;
 mod parked;
+mod refusal;
 mod session;
 #[cfg(test)]
 mod tests;

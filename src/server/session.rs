@@ -5,6 +5,7 @@
 //! client that then takes nothing for a while is disconnected; one that reads gets all of it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,7 @@ pub(super) enum Ended {
 pub(super) async fn run<R, W>(
     mut reader: R,
     mut writer: W,
+    peer: SocketAddr,
     door: &Door,
     shutdown: &CancellationToken,
 ) -> Ended
@@ -62,7 +64,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let mut dialogue = Dialogue::new(door);
+    let mut dialogue = Dialogue::new(door, peer);
     let mut input = BytesMut::new();
     let ended = converse(
         &mut reader,

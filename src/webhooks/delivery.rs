@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::Url;
 
 use super::client::{Client, Fault, Lookup, Message};
 use super::{CONCURRENT_MAX, Options, body};
 use crate::broker::{Broker, PendingCall, Submitted};
 use crate::command::{Command, IsWebhookEnabled, Reply, ReportWebhook};
 use crate::engine::WEBHOOKS_MAX;
+use crate::net::Throttle;
 
 /// What all calls share.
 pub(super) struct Courier {
@@ -20,6 +22,8 @@ pub(super) struct Courier {
     lookup: Lookup,
     /// Made by the first call; `None` inside when it could not be made.
     client: OnceLock<Option<Client>>,
+    /// Which of the calls that were given up the log tells of, by webhook.
+    failures: Throttle<Arc<str>>,
     /// What bounds the calls of each webhook that has any.
     turns: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
@@ -31,6 +35,7 @@ impl Courier {
             options,
             lookup,
             client: OnceLock::new(),
+            failures: Throttle::new(2 * WEBHOOKS_MAX),
             turns: Mutex::default(),
         }
     }
@@ -109,9 +114,9 @@ pub(super) async fn deliver(courier: Arc<Courier>, pending: PendingCall) {
         };
         if attempt < attempts {
             tokio::time::sleep(pause(courier.options.retry_delay, attempt)).await;
-        } else {
-            let (webhook, event) = (&**id, message.event);
-            tracing::warn!(webhook, event, attempts, %fault, "the call of a webhook was given up");
+        } else if let Some(calls) = courier.failures.another(Arc::clone(id)) {
+            let (webhook, host, event) = (&**id, host(&target.url), message.event);
+            tracing::warn!(webhook, host, event, attempts, %fault, calls, "calls of a webhook were given up");
         }
     }
     report(&courier, id, false);
@@ -122,6 +127,16 @@ fn report(courier: &Courier, id: &Arc<str>, delivered: bool) {
     courier.ask(ReportWebhook { id, delivered }.into());
 }
 
+/// What the log may show of a URL: its path and query may hold secrets.
+fn host(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+    match url.as_ref().and_then(Url::port) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
 /// How long to wait after that many attempts.
 fn pause(delay: Duration, attempts: u32) -> Duration {
     delay.saturating_mul(attempts)
@@ -130,6 +145,17 @@ fn pause(delay: Duration, attempts: u32) -> Duration {
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[test]
+    fn of_a_url_the_host_alone_is_told() {
+        for (url, shown) in [
+            ("https://hooks.example/t0p/s3cret?key=k#f", "hooks.example"),
+            ("http://[::1]:8080/x", "[::1]:8080"),
+            ("no url", ""),
+        ] {
+            assert_eq!(host(url), shown);
+        }
+    }
 
     #[test]
     fn wh_2_the_wait_grows_with_the_attempts() {

@@ -4,7 +4,9 @@
 //! Nothing here delays a job: calls come through a channel that never blocks the engine, a webhook makes a few at a
 //! time, and the rest waits in order. Whatever can be large or slow is bounded: calls that wait (by the broker), calls
 //! in progress, the time of an attempt, the bytes read of an answer. Until the first call there is no client, no TLS and
-//! no connection. Neither secrets nor URLs nor anything that a receiver answers is ever logged.
+//! no connection. Neither secrets nor anything
+//! that a receiver answers is ever logged, and of a URL the host alone; a webhook that fails without end is told of once
+//! a minute.
 
 mod body;
 mod client;

@@ -73,6 +73,9 @@ def poll(read, wanted, what, seconds=DEADLINE):
 class Process:
     """A program whose stdout and stderr are collected line by line."""
 
+    # Whether it is the head of a process group of its own, with all that it starts.
+    GROUP = False
+
     def __init__(self, name, command, **environment):
         self.name = name
         self.news = threading.Condition()
@@ -84,6 +87,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             env={**ENVIRONMENT, **environment},
+            process_group=0 if self.GROUP else None,
         )
         for stream in ("stdout", "stderr"):
             threading.Thread(target=self._collect, args=(stream,), daemon=True).start()
@@ -114,6 +118,16 @@ class Process:
     def start_line(self, pattern):
         return self.wait_line("stderr", lambda line: re.search(pattern, line), "start line")
 
+    def wait_end(self, seconds=DEADLINE):
+        """What it printed on stdout until it ended; an exit code is not looked at."""
+        try:
+            self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} still runs after {seconds} s") from None
+        with self.news:
+            check(self.news.wait_for(lambda: None in self.lines["stdout"], DEADLINE), f"{self.name}: stdout stays open")
+            return self.lines["stdout"][:-1]
+
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
         self.child.wait(DEADLINE)
@@ -137,11 +151,10 @@ class Process:
 class Server(Process):
     """`bunqueue-mcp serve`, with its TCP port and its MCP address."""
 
-    def __init__(self):
-        environment = {"HOST": "127.0.0.1", "TCP_PORT": "0", "HTTP_PORT": "0"}
+    def __init__(self, **environment):
         # Scenarios end it while jobs are held.
         environment["SHUTDOWN_TIMEOUT_MS"] = "100"
-        super().__init__("server", [BINARY, "serve"], **environment)
+        super().__init__("server", [BINARY, "serve"], HOST="127.0.0.1", TCP_PORT="0", HTTP_PORT="0", **environment)
         found = self.start_line(r"server started \(tcp: 127\.0\.0\.1:(\d+), url: (\S+?),")
         self.port, self.url = int(found[1]), found[2]
 
@@ -150,10 +163,12 @@ class Server(Process):
 
 
 class Program(Process):
-    """A program that knows nothing of this harness and runs until it is told to end."""
+    """A program that knows nothing of this harness and runs until it is told to end, together with what it started."""
+
+    GROUP = True
 
     def ask_to_end(self):
-        self.child.send_signal(signal.SIGTERM)
+        os.killpg(self.child.pid, signal.SIGTERM)
 
 
 class Driver(Process):
@@ -164,6 +179,18 @@ class Driver(Process):
         self.requests = 0
 
     def request(self, op, seconds=DEADLINE, **fields):
+        """The result of an op that must succeed."""
+        reply = self._reply(op, seconds, fields)
+        check("error" not in reply, f"{self.name}, {op}: {reply.get('error')}")
+        return reply["result"]
+
+    def refusal(self, op, **fields):
+        """The error of an op that must fail."""
+        reply = self._reply(op, DEADLINE, fields)
+        check("error" in reply, f"{self.name}, {op}: not refused, {reply.get('result')}")
+        return reply["error"]
+
+    def _reply(self, op, seconds, fields):
         self.requests += 1
         number = self.requests
         seen = len(self.lines["stdout"])
@@ -177,14 +204,13 @@ class Driver(Process):
             message = json.loads(line)
             return message if message.get("id") == number else None
 
-        reply = self.wait_line("stdout", accept, f"reply to {op}", seconds, seen)
-        check("error" not in reply, f"{self.name}, {op}: {reply.get('error')}")
-        return reply["result"]
+        return self.wait_line("stdout", accept, f"reply to {op}", seconds, seen)
 
-    def events(self, kind):
+    def events(self, *kinds):
+        """The events of these kinds that have come, in their order."""
         with self.news:
             lines = [json.loads(line) for line in self.lines["stdout"] if line]
-        return [line for line in lines if line.get("event") == kind]
+        return [line for line in lines if line.get("event") in kinds]
 
     def wait_events(self, kind, count, seconds=DEADLINE, wanted=lambda event: True):
         """The first `count` events of a kind."""
@@ -277,11 +303,27 @@ class Tap:
     """A relay in front of the worker door that keeps what clients send."""
 
     def __init__(self, port):
-        self.sent = bytearray()
+        self.streams = []
         self.target = port
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def sent(self):
+        """All that clients sent, one connection after the other."""
+        return b"".join(map(bytes, self.streams))
+
+    def frames(self):
+        """How many frames clients have sent."""
+        return sum(map(self._whole_frames, list(self.streams)))
+
+    @staticmethod
+    def _whole_frames(stream):
+        count = end = 0
+        while end + 4 <= len(stream) and (end := end + 4 + int.from_bytes(stream[end : end + 4])) <= len(stream):
+            count += 1
+        return count
 
     def _accept(self):
         while True:
@@ -291,7 +333,8 @@ class Tap:
                 return
             broker = socket.create_connection(("127.0.0.1", self.target), DEADLINE)
             broker.settimeout(None)
-            threading.Thread(target=self._relay, args=(client, broker, self.sent), daemon=True).start()
+            self.streams.append(bytearray())
+            threading.Thread(target=self._relay, args=(client, broker, self.streams[-1]), daemon=True).start()
             threading.Thread(target=self._relay, args=(broker, client, bytearray()), daemon=True).start()
 
     def _relay(self, source, sink, record):
@@ -338,14 +381,14 @@ class Stage:
     def http_agent(self, sdk, url, mode="auto"):
         return self._keep(Agent(f"{sdk} agent, {mode}", [*AGENTS[sdk], "http", url, mode]))
 
-    def serve(self):
-        return self._keep(Server())
+    def serve(self, **environment):
+        return self._keep(Server(**environment))
 
-    def program(self, name, command):
-        return self._keep(Program(name, command, PYTHONUNBUFFERED="1"))
+    def program(self, name, command, **environment):
+        return self._keep(Program(name, command, PYTHONUNBUFFERED="1", **environment))
 
-    def client(self, kind, port):
-        return self._keep(Driver(f"{kind} client", [*CLIENTS[kind], port]))
+    def client(self, kind, port, *authority):
+        return self._keep(Driver(f"{kind} client", [*CLIENTS[kind], port, *authority]))
 
     def wire(self, port):
         self.sockets.append(Wire(port))

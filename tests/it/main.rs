@@ -14,6 +14,7 @@
 mod docs;
 mod engine;
 mod fixtures;
+mod fuzz;
 mod hard;
 mod image;
 mod mcp;

@@ -1,6 +1,6 @@
 //! The text for Prometheus: read by a small parser that is as strict as the format, and served over HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bunqueue_mcp::command::{GetOverview, Pause};
 use bunqueue_mcp::engine::{NewJob, Timed};
@@ -87,11 +87,13 @@ impl Scrape {
         assert!(text.ends_with('\n'), "the last line ends");
         let mut scrape = Self::default();
         let mut family = String::new();
+        let mut helps = BTreeSet::new();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
             if let Some(help) = line.strip_prefix("# HELP ") {
                 let (name, words) = help.split_once(' ').expect("a help text");
                 assert!(!words.is_empty(), "{name} has no help");
+                assert!(helps.insert(words), "{name} has the help of another");
                 let kind = lines
                     .next()
                     .and_then(|line| line.strip_prefix("# TYPE "))

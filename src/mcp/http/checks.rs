@@ -5,6 +5,7 @@
 //! that point, so that a foreign host or a wrong token never makes the server read a body.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -35,8 +36,8 @@ pub(super) enum Refusal {
     Host,
     /// Row 1.
     Origin,
-    /// Row 2.
-    Path,
+    /// Row 2, with the paths that there are.
+    Path(Arc<[String]>),
     /// Row 3.
     NoToken,
     /// Row 3.
@@ -85,7 +86,7 @@ impl Refusal {
                 -32000,
                 "Forbidden: invalid Origin header".into(),
             ),
-            Self::Path => (StatusCode::NOT_FOUND, -32000, "Not found".into()),
+            Self::Path(_) => (StatusCode::NOT_FOUND, -32000, "Not found".into()),
             Self::NoToken => (
                 StatusCode::UNAUTHORIZED,
                 -32001,
@@ -173,7 +174,14 @@ impl Refusal {
             Self::Unreadable(id, _) => Some(id),
             _ => None,
         };
-        let mut response = json(status, envelope::error_text(code, &message, id));
+        let text = match &self {
+            Self::Path(known) if !known.is_empty() => {
+                let data = serde_json::json!({ "paths": &**known });
+                envelope::error_text_with(code, &message, &data)
+            }
+            _ => envelope::error_text(code, &message, id),
+        };
+        let mut response = json(status, text);
         if let Some((name, value)) = self.header() {
             response
                 .headers_mut()
@@ -203,6 +211,7 @@ pub(super) struct Checks {
     max_body: u64,
     accepted: Accepted,
     tokens: Vec<[u8; 32]>,
+    known_paths: Arc<[String]>,
 }
 
 impl Checks {
@@ -220,6 +229,7 @@ impl Checks {
             max_body: u64::try_from(config.max_body).unwrap_or(u64::MAX),
             accepted: Accepted::new(config),
             tokens,
+            known_paths: config.known_paths.as_slice().into(),
         }
     }
 
@@ -231,7 +241,7 @@ impl Checks {
         }
         self.source(headers)?;
         if !self.is_endpoint(parts.uri.path()) {
-            return Err(Refusal::Path);
+            return Err(self.unknown_path());
         }
         let principal = self.token(headers)?;
         match parts.method {
@@ -254,6 +264,11 @@ impl Checks {
             Some(Some(origin)) if self.accepted.origin(origin) => Ok(()),
             Some(_) => Err(Refusal::Origin),
         }
+    }
+
+    /// Row 2.
+    pub(super) fn unknown_path(&self) -> Refusal {
+        Refusal::Path(Arc::clone(&self.known_paths))
     }
 
     fn is_endpoint(&self, path: &str) -> bool {

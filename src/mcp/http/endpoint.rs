@@ -79,7 +79,7 @@ pub fn unknown_paths(config: &HttpConfig) -> Router {
         async move {
             let (parts, body) = request.into_parts();
             let refusal = match checks.source(&parts.headers) {
-                Ok(()) => Refusal::Path,
+                Ok(()) => checks.unknown_path(),
                 Err(refusal) => refusal,
             };
             refuse(refusal, &parts, body)

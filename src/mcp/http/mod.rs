@@ -43,6 +43,8 @@ pub struct HttpConfig {
     pub session_ttl: Duration,
     /// Longest body of a request, in bytes.
     pub max_body: usize,
+    /// Paths that are named to whoever asks for an unknown one; none: nothing is said but that it is unknown.
+    pub known_paths: Vec<String>,
 }
 
 impl HttpConfig {
@@ -59,6 +61,7 @@ impl HttpConfig {
             max_sessions: 100,
             session_ttl: Duration::from_secs(30 * 60),
             max_body: 4 * 1024 * 1024,
+            known_paths: Vec::new(),
         }
     }
 }

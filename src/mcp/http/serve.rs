@@ -1,7 +1,9 @@
 //! The socket: binding, and serving a router on it until the process stops.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::net::{Listener, Tls};
+use crate::net::{Listener, Throttle, Tls};
 
 /// Longest time from the shutdown token to the return of `serve`, connections that will not end included.
 const STOP_MAX: Duration = Duration::from_millis(1800);
@@ -67,13 +69,15 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) {
     let mut listener = Listener::new(listener);
+    let refused = Arc::new(Throttle::new(1));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => note_end(ended),
-            (stream, _) = listener.accept() => {
-                connections.spawn(connection(stream, app.clone(), options.clone(), shutdown.clone()));
+            (stream, peer) = listener.accept() => {
+                let (refused, shutdown) = (Arc::clone(&refused), shutdown.clone());
+                connections.spawn(connection(stream, peer, app.clone(), options.clone(), refused, shutdown));
             }
         }
     }
@@ -97,8 +101,10 @@ fn note_end(ended: Result<(), JoinError>) {
 
 async fn connection(
     stream: TcpStream,
+    peer: SocketAddr,
     app: Router,
     options: ServeOptions,
+    refused: Arc<Throttle<()>>,
     shutdown: CancellationToken,
 ) {
     let patience = options.patience;
@@ -111,7 +117,13 @@ async fn connection(
     };
     match shaken {
         Ok(stream) => converse(stream, app, patience, &shutdown).await,
-        Err(error) => tracing::debug!(%error, "no handshake"),
+        // Whoever left without a word wanted to know whether the port is open.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+        Err(error) => {
+            if let Some(times) = refused.another(()) {
+                tracing::warn!(%error, times, %peer, "no TLS handshake with clients of the HTTP listener");
+            }
+        }
     }
 }
 

@@ -26,16 +26,21 @@ impl Selection {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectionError {
     /// Some ids are unknown.
-    #[error("Unknown BUNQUEUE_MCP_TOOLSETS value(s): {given}. Valid: all, {valid}")]
+    #[error("Unknown {setting} value(s): {given}. Valid: all, {valid}")]
     Unknown {
+        /// The setting, as it was spelled.
+        setting: String,
         /// Those ids.
         given: String,
         /// The known ones.
         valid: String,
     },
     /// Separators only.
-    #[error("BUNQUEUE_MCP_TOOLSETS lists no toolset")]
-    Empty,
+    #[error("{setting} lists no toolset")]
+    Empty {
+        /// The setting, as it was spelled.
+        setting: String,
+    },
 }
 
 impl Registry {
@@ -46,26 +51,29 @@ impl Registry {
         }
     }
 
-    /// The toolsets that a setting exposes: none or `all` is every one, otherwise a list of ids, in any case.
+    /// The toolsets that a setting exposes, given as its name and its value: none or `all` is every one, otherwise a list
+    /// of ids, in any case.
     ///
     /// # Errors
     /// When the list names an unknown toolset, or none at all.
-    pub fn select(&self, setting: Option<&str>) -> Result<Selection, SelectionError> {
-        let Some(setting) = setting.map(str::trim).filter(|setting| !setting.is_empty()) else {
+    pub fn select(&self, given: Option<(&str, &str)>) -> Result<Selection, SelectionError> {
+        let Some((setting, list)) = given.filter(|(_, list)| !list.trim().is_empty()) else {
             return Ok(self.everything());
         };
-        let named: Vec<_> = setting
+        let setting = setting.to_owned();
+        let named: Vec<_> = list
             .split(',')
             .map(|id| id.trim().to_lowercase())
             .filter(|id| !id.is_empty())
             .collect();
         if named.is_empty() {
-            return Err(SelectionError::Empty);
+            return Err(SelectionError::Empty { setting });
         }
         let is_all = |id: &String| id == "all";
         let known = |id: &String| is_all(id) || self.toolsets().any(|toolset| toolset.id == id);
         if !named.iter().all(known) {
             return Err(SelectionError::Unknown {
+                setting,
                 given: named
                     .into_iter()
                     .filter(|id| !known(id))

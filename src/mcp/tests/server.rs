@@ -28,7 +28,7 @@ struct Client {
 impl Client {
     async fn connect(toolsets: Option<&str>) -> Self {
         let registry = Arc::new(Registry::new().unwrap());
-        let selection = registry.select(toolsets).unwrap();
+        let selection = registry.select(toolsets.map(|ids| ("", ids))).unwrap();
         let broker: Arc<dyn Broker> = Arc::new(LocalBroker::start(Config::default()).unwrap());
         let shutdown = CancellationToken::new();
         let handler = AgentHandler::new(Dispatcher::new(
@@ -132,7 +132,7 @@ async fn the_instructions_name_no_tool_that_is_hidden() {
     let registry = Arc::new(Registry::new().unwrap());
     let all: Vec<_> = registry.toolsets().map(|toolset| toolset.id).collect();
     for id in all {
-        let selection = registry.select(Some(id)).unwrap();
+        let selection = registry.select(Some(("", id))).unwrap();
         let broker: Arc<dyn Broker> = Arc::new(LocalBroker::start(Config::default()).unwrap());
         let shutdown = CancellationToken::new();
         let handler = AgentHandler::new(Dispatcher::new(
@@ -352,14 +352,15 @@ async fn a_toolset_that_is_not_exposed_is_neither_listed_nor_run() {
 #[test]
 fn a_setting_that_selects_nothing_is_refused() {
     let registry = Registry::new().unwrap();
-    let text = |setting| registry.select(Some(setting)).unwrap_err().to_string();
+    let text = |name, list| registry.select(Some((name, list))).unwrap_err().to_string();
     assert_eq!(
-        text("jobs,dlqq,x"),
+        text("BUNQUEUE_MCP_TOOLSETS", "jobs,dlqq,x"),
         "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, jobs, queues, processing, job-control"
     );
-    assert_eq!(text(" , "), "BUNQUEUE_MCP_TOOLSETS lists no toolset");
+    assert_eq!(text("--toolsets", " , "), "--toolsets lists no toolset");
     for all in [None, Some(""), Some("  "), Some("ALL"), Some("jobs,all")] {
-        assert_eq!(registry.select(all), Ok(registry.everything()));
+        let given = all.map(|list| ("--toolsets", list));
+        assert_eq!(registry.select(given), Ok(registry.everything()));
     }
 }
 

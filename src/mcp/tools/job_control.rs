@@ -149,6 +149,7 @@ struct ChangeJobPriority {
 struct PriorityChanged {
     #[serde(flatten)]
     job: JobChanged,
+    /// As asked for; when success is false the job keeps what it had
     priority: i64,
 }
 
@@ -180,6 +181,7 @@ struct SetDelay {
 struct DelaySet {
     #[serde(flatten)]
     job: JobChanged,
+    /// As asked for; when success is false the job keeps what it had
     delay: i64,
 }
 

@@ -213,6 +213,7 @@ struct UpdateProgress {
 struct ProgressSet {
     #[serde(flatten)]
     job: JobChanged,
+    /// As asked for; when success is false the job keeps what it had
     progress: Number,
 }
 

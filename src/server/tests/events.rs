@@ -37,7 +37,9 @@ async fn events_of_a_batch_reach_another_subscriber_in_one_write() {
     let (sender, mut writes) = mpsc::unbounded_channel();
     let (mut stream, reader) = tokio::io::duplex(PIPE);
     let (door, shutdown) = (Arc::clone(&server.door), server.shutdown.clone());
-    tokio::spawn(async move { session::run(reader, Recorder(sender), &door, &shutdown).await });
+    tokio::spawn(
+        async move { session::run(reader, Recorder(sender), PEER, &door, &shutdown).await },
+    );
     let subscribe = frame(&json!({"cmd": "SubscribeEvents", "queue": "q"}));
     soon(stream.write_all(&subscribe)).await.unwrap();
     soon(writes.recv()).await.unwrap();

@@ -156,7 +156,7 @@ async fn everything_beyond_the_budget_is_answered_in_order() {
 #[test]
 fn no_more_waits_encoded_than_the_budget_and_a_frame() {
     let server = small_budget();
-    let mut dialogue = Dialogue::new(&server.door);
+    let mut dialogue = Dialogue::new(&server.door, PEER);
     let small = 3_000;
     let mut taken = |wire: &[u8]| {
         let (taken, _) = dialogue.take_frames(wire);
@@ -180,7 +180,7 @@ fn no_more_waits_encoded_than_the_budget_and_a_frame() {
 #[test]
 fn events_wait_unencoded_beyond_the_budget_with_the_replies_behind_them() {
     let server = small_budget();
-    let mut dialogue = Dialogue::new(&server.door);
+    let mut dialogue = Dialogue::new(&server.door, PEER);
     dialogue.take_frames(&frame(&json!({"cmd": "SubscribeEvents", "queue": "q"})));
     let jobs = vec![json!({}); 5_000];
     dialogue.take_frames(&frame(&json!({"cmd": "PUSHB", "queue": "q", "jobs": jobs})));

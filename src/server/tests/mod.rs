@@ -6,6 +6,7 @@ mod events;
 mod limits;
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::ServerOptions;
 use super::auth::Tokens;
 use super::dialogue::Door;
+use super::refusal::Refusals;
 use super::session::{self, Ended};
 use crate::broker::{Broker, EventFilter, LocalBroker, Submitted, Subscription};
 use crate::command::Command;
@@ -47,6 +49,9 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("nothing happened")
 }
 
+/// Where clients seem to come from.
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+
 /// A server with some connections.
 struct Server {
     door: Arc<Door>,
@@ -69,6 +74,7 @@ impl Server {
             broker,
             options,
             tokens,
+            refusals: Refusals::default(),
         };
         Self {
             door: Arc::new(door),
@@ -81,7 +87,7 @@ impl Server {
         let (door, shutdown) = (Arc::clone(&self.door), self.shutdown.clone());
         let session = tokio::spawn(async move {
             let (reader, writer) = tokio::io::split(server);
-            session::run(reader, writer, &door, &shutdown).await
+            session::run(reader, writer, PEER, &door, &shutdown).await
         });
         Client {
             stream,

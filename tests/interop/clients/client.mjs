@@ -4,11 +4,16 @@
 // Job data, results and options travel in the tagged JSON form; `tag` and `untag` are its two directions.
 
 import { createInterface } from 'node:readline';
-import { Queue, QueueEvents, Worker } from 'bunqueue/client';
+import { FlowProducer, Queue, QueueEvents, Worker } from 'bunqueue/client';
+import { simpleMode } from './simple.mjs';
 
-const connection = { host: '127.0.0.1', port: Number(process.argv[2]) };
+const [, , port, authority] = process.argv;
+const connection = { host: '127.0.0.1', port: Number(port), ...(authority && { tls: { caFile: authority } }) };
 const queues = new Map();
 const listeners = [];
+const failedOnce = new Set();
+let flows;
+let app;
 let worker;
 
 const say = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
@@ -38,9 +43,11 @@ function untag(value) {
   return Object.fromEntries(entries.map(([key, item]) => [key, untag(item)]));
 }
 
-// What a job looks like in a reply: its fields without its methods.
+// What a job looks like in a reply: its fields without its methods. Also in what has a job: a node of a flow, an entry
+// of the dead-letter queue.
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain);
+  if (value?.job) return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, plain(item)]));
   if (typeof value?.getState !== 'function') return tag(value);
   const { id, name, data, priority, progress, delay, timestamp, processedOn } = value;
   const { attemptsMade, returnvalue, failedReason, stacktrace } = value;
@@ -62,12 +69,18 @@ async function hold({ id, data, attemptsMade }) {
 }
 
 async function processOne(job) {
-  const { id, data, attemptsMade } = job;
-  say({ event: 'started', job: id, attempts: attemptsMade, data: tag(data) });
+  const { id, name, data, attemptsMade } = job;
+  say({ event: 'started', job: id, name, attempts: attemptsMade, data: tag(data) });
   if (data.progress !== undefined) await job.updateProgress(data.progress, 'on the way');
   if (data.log !== undefined) await job.log(data.log);
+  if (data.takes !== undefined) await Bun.sleep(data.takes);
+  if (data.fails === 'once' && !failedOnce.has(id)) {
+    failedOnce.add(id);
+    throw new Error('planned failure');
+  }
   if (attemptsMade < (data.failures ?? 0)) throw new Error(`planned failure ${attemptsMade + 1}`);
   const result = { n: data.n, double: data.n * 2, by: 'npm' };
+  if (data.collects) result.children = await job.getChildrenValues();
   say({ event: 'done', job: id, result });
   return result;
 }
@@ -103,11 +116,24 @@ const ops = {
   // Any method of Queue.
   call: async ({ queue, method, args = [] }) => plain(await queueOf(queue)[method](...args.map(untag))) ?? null,
 
-  work: async ({ queue, concurrency = 4, lock_ttl = 30000, heartbeat = 10000, holding, batch, pool }) => {
+  // Any method of FlowProducer.
+  flow: async ({ method, args = [] }) => {
+    flows ??= new FlowProducer({ connection });
+    return plain(await flows[method](...args.map(untag))) ?? null;
+  },
+
+  // Starts Simple Mode on a queue; then any method of it.
+  simple: ({ queue, options }) => {
+    app = simpleMode(queue, { ...options, connection }, say);
+  },
+  app: async ({ method, args = [] }) => plain(await app[method](...args.map(untag))) ?? null,
+
+  work: async ({ queue, concurrency = 4, lock_ttl = 30000, heartbeat = 10000, holding, batch, group, pool }) => {
     worker = new Worker(queue, holding ? hold : batch ? processBatch : processOne, {
       connection: { ...connection, poolSize: pool },
       concurrency,
       batch: batch && { size: batch },
+      group,
       lockDuration: lock_ttl,
       heartbeatInterval: heartbeat,
     });

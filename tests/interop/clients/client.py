@@ -13,7 +13,9 @@ import msgpack
 from bunqueue import Queue, Worker
 
 OUT = threading.Lock()
-PORT = int(sys.argv[1])
+CONNECTION = {"host": "127.0.0.1", "port": int(sys.argv[1])}
+if len(sys.argv) > 2:
+    CONNECTION["tls"] = {"ca_file": sys.argv[2]}
 
 
 def say(**message):
@@ -61,7 +63,7 @@ def hold(job):
 
 def process(job):
     data = job.data
-    say(event="started", job=job.id, attempts=job.attempts, data=tag(data))
+    say(event="started", job=job.id, name=job.raw["name"], attempts=job.attempts, data=tag(data))
     if job.attempts < data.get("failures", 0):
         raise RuntimeError(f"planned failure {job.attempts + 1}")
     result = {"n": data.get("n"), "double": data.get("n", 0) * 2, "by": "python"}
@@ -74,7 +76,7 @@ class Driver:
         self.worker = None
 
     def queue(self, name):
-        return Queue(name, host="127.0.0.1", port=PORT)
+        return Queue(name, **CONNECTION)
 
     def add(self, queue, name, data, options):
         with self.queue(queue) as target:
@@ -104,8 +106,7 @@ class Driver:
         self.worker = Worker(
             queue,
             hold if holding else process,
-            host="127.0.0.1",
-            port=PORT,
+            **CONNECTION,
             concurrency=concurrency,
             poll_timeout_ms=500,
             lock_ttl_ms=lock_ttl,

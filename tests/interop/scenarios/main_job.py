@@ -47,6 +47,7 @@ def main_job(stage, sdk):
             equal(result, {"jobId": job, "result": {"n": n, "double": 2 * n, "by": kind}}, f"result of {queue} {n}")
         ledger = [event["job"] for event in workers[kind].events("done")]
         equal(sorted(ledger), sorted(ids[kind].values()), f"jobs that the {kind} worker did")
+        equal({event["name"] for event in workers[kind].events("started")}, {"double"}, f"names at the {kind} worker")
         check(not workers[kind].events("error"), f"{kind} worker: {workers[kind].events('error')}")
 
 

@@ -19,6 +19,10 @@ class Queue:
     def add(self, data, **options):
         return self("add", "task", data, options)["id"]
 
+    def flow(self, method, *args):
+        """A method of the flow producer."""
+        return self.client.request("flow", method=method, args=args)
+
     def work(self, **options):
         self.client.request("work", queue=self.name, **options)
 

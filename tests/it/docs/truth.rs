@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bunqueue_mcp::command::ErrorCode;
 use bunqueue_mcp::config::{NOT_YET, SETTINGS};
 use bunqueue_mcp::docgen::Documentation;
-use bunqueue_mcp::engine::State;
+use bunqueue_mcp::engine::{FailureReason, State};
 use bunqueue_mcp::mcp::Registry;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Words in code that are neither of the tools nor of the settings.
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 51] = [
     // Programs, packages, files.
     "bunqueue",
     "bunqueue-mcp",
@@ -40,6 +40,13 @@ const WORDS: [&str; 44] = [
     "Auth",
     "Hello",
     "already-finalized",
+    "Metrics",
+    "activeConnections",
+    "bunqueue_connections",
+    "RateLimit",
+    "SetConcurrency",
+    "GetQueueLimits",
+    "ttl",
     // What an answer of a tool may hold, whichever tool it is.
     "error",
     "code",
@@ -183,8 +190,8 @@ fn only_tools_that_exist_are_named() {
         for word in
             text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_')
         {
-            let is_name =
-                word.starts_with("bunqueue_") && !["bunqueue_client", "bunqueue_"].contains(&word);
+            let is_name = word.starts_with("bunqueue_")
+                && !["bunqueue_client", "bunqueue_connections", "bunqueue_"].contains(&word);
             if is_name && REGISTRY.tool(word).is_none() {
                 problems.push(format!("{path}: {word}"));
             }
@@ -235,6 +242,7 @@ fn known_names() -> BTreeSet<String> {
     names.extend(State::ALL.map(|state| state.name().to_owned()));
     names.extend(["paused", "unknown"].map(str::to_owned));
     names.extend(ErrorCode::ALL.map(|code| code.name().to_owned()));
+    names.extend(FailureReason::ALL.map(|reason| reason.name().to_owned()));
     names.extend(super::commands::setting_names());
     let glossary = page("docs/concepts/glossary.md");
     for setting in SETTINGS {
@@ -308,6 +316,17 @@ fn every_error_code_is_explained_once() {
         let heading = format!("\n### {}\n", code.name());
         assert_eq!(page.matches(&heading).count(), 1, "{}", code.name());
         assert!(page.contains(code.meaning()), "{}", code.name());
+    }
+}
+
+#[test]
+fn every_reason_of_a_failure_is_explained_once() {
+    let (_, table) = page("docs/reference/errors.md")
+        .split_once("## Why a job failed")
+        .unwrap();
+    for reason in FailureReason::ALL {
+        let row = format!("\n| `{}` | {} |", reason.name(), reason.meaning());
+        assert_eq!(table.matches(&row).count(), 1, "{row}");
     }
 }
 

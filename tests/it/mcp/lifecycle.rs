@@ -373,3 +373,40 @@ fn hostile_arguments_are_answered_one_by_one() {
     }
     assert_eq!(agent.result("ping", &json!({})), json!({}));
 }
+
+#[test]
+fn a_log_for_programs_holds_nothing_but_events() {
+    let start = |arguments: &[&str], env: &[(&str, &str)], line: &str| {
+        let mut process = Process::start(arguments, &[env, &[("LOG_FORMAT", "json")]].concat());
+        process.line(line);
+        drop(process.stdin());
+        process.kill();
+        let log = process.stderr();
+        for line in log.lines() {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+            assert!(event["level"].is_string(), "{line}");
+        }
+        serde_json::from_str::<Value>(log.lines().next().unwrap()).unwrap()["fields"].take()
+    };
+    let ports = [("TCP_PORT", "0"), ("HTTP_PORT", "0")];
+    let serve = start(&["serve"], &ports, "bunqueue server started");
+    let url = serve["url"].as_str().unwrap();
+    assert!(
+        url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"),
+        "{serve}"
+    );
+    assert!(
+        serve["tcp"].as_str().unwrap().starts_with("127.0.0.1:"),
+        "{serve}"
+    );
+    let bare = start(&[], &[], "bunqueue MCP server started");
+    assert_eq!(bare["mode"], json!("embedded"));
+    // What ends a start that came so far is an event too.
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = busy.local_addr().unwrap().port().to_string();
+    start(
+        &[],
+        &[("BUNQUEUE_MCP_TCP_LISTEN", &port)],
+        "Fatal error: Failed to listen",
+    );
+}

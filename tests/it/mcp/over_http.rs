@@ -142,3 +142,28 @@ fn hard_w4_data_as_deep_as_a_frame_allows_is_shown_to_agents() {
     assert_eq!(session.request("ping", &json!({}))["result"], json!({}));
     assert_eq!(conn.state("deep"), "waiting");
 }
+
+#[test]
+fn an_unknown_path_is_answered_with_those_that_there_are() {
+    let listed = |env: &[(&str, &str)]| {
+        let serve = Serve::start_with(env);
+        let page = exchange(serve.http, "GET", "/", &[], b"");
+        assert_eq!(page.status, 404);
+        let body: serde_json::Value = serde_json::from_slice(&page.body).unwrap();
+        assert_eq!(body["error"]["message"], json!("Not found"));
+        let paths = body["error"]["data"]["paths"].as_array().unwrap().clone();
+        for path in &paths {
+            let path = path.as_str().unwrap();
+            let status = exchange(serve.http, "GET", path, &[], b"").status;
+            assert_ne!(status, 404, "{path}");
+        }
+        paths
+    };
+    let all = listed(&[("BUNQUEUE_MCP_HTTP_PATH", "/agents")]);
+    assert!(
+        all.contains(&json!("/agents")) && all.contains(&json!("/llms.txt")),
+        "{all:?}"
+    );
+    let pages = listed(&[("BUNQUEUE_SERVE_MCP", "false")]);
+    assert_eq!(pages.len(), all.len() - 1, "{pages:?}");
+}

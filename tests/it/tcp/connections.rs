@@ -150,3 +150,21 @@ fn a_lack_of_file_descriptors_is_said_once_and_ends() {
         "{printed}"
     );
 }
+
+#[test]
+fn refused_clients_are_told_of_once_with_the_reason_and_no_token() {
+    let serve = Serve::start_with(&[("AUTH_TOKENS", "right")]);
+    let mut conn = Conn::open(serve.tcp);
+    for _ in 0..3 {
+        let wrong = conn.call(&json!({ "cmd": "Auth", "token": "s3cret" }));
+        assert_eq!(wrong["error"], json!("Invalid token"));
+    }
+    conn.call(&json!({ "cmd": "Count", "queue": "q" }));
+    let line = serve.process.line("reason=wrong token");
+    assert!(line.contains("WARN") && line.contains("times=1"), "{line}");
+    assert!(line.contains("peer=127.0.0.1:"), "{line}");
+    serve.process.line("reason=no token");
+    let log = serve.process.stderr();
+    assert_eq!(log.matches("reason=").count(), 2, "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
+}

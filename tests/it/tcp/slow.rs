@@ -78,7 +78,7 @@ fn hard_w5_a_reader_beyond_its_budget_is_disconnected() {
     let mut slow = ask(&serve, &id);
     assert_undisturbed(&mut other);
     // Whoever reads before that is not slow.
-    serve.process.line("disconnected the client");
+    serve.process.line("it did not read what it was sent");
     // What had left the server before is still on its way; then the stream ends, not all replies read.
     slow.set_read_timeout(Some(CLOSE)).unwrap();
     let mut read = 0;

@@ -109,6 +109,12 @@ fn a_stop_waits_for_active_jobs_and_serves_whom_it_has() {
     other.expect_close();
     serve.ended(AT_ONCE);
     serve.process.line("no job is active any more");
+    let said = serve.process.line("waiting for active jobs");
+    assert!(said.contains("active=1"), "{said}");
+    assert!(
+        said.contains("a second signal ends the wait at once"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -257,3 +257,17 @@ fn s4_bad_files_stop_the_program_before_it_listens() {
         assert_eq!(printed.lines().count(), 1, "{printed}");
     }
 }
+
+#[test]
+fn clients_that_cannot_shake_hands_are_told_of_at_both_doors() {
+    let serve = Identity::new().serve();
+    for address in [serve.tcp, serve.http] {
+        let mut plain = TcpStream::connect(address).unwrap();
+        plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let _ = plain.read(&mut [0; 64]);
+    }
+    serve.process.line("reason=no TLS handshake");
+    serve
+        .process
+        .line("no TLS handshake with clients of the HTTP listener");
+}

@@ -10,6 +10,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+/// Arrays and maps inside each other that are still decoded: some more than a frame may have, far fewer than a stack holds.
+const LEVELS_MAX: usize = 1_100;
+
 /// One MessagePack value. `Raw` is already encoded and never comes out of the decoder.
 #[derive(Clone, PartialEq)]
 pub enum Wire {
@@ -277,6 +280,7 @@ pub fn decode(body: &[u8]) -> Result<Decoded, String> {
     let mut reader = Reader {
         rest: body,
         wide: false,
+        levels: 0,
     };
     let value = reader.value()?;
     if !reader.rest.is_empty() {
@@ -291,6 +295,8 @@ pub fn decode(body: &[u8]) -> Result<Decoded, String> {
 struct Reader<'a> {
     rest: &'a [u8],
     wide: bool,
+    /// Arrays and maps that are open.
+    levels: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -371,17 +377,27 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, length: usize) -> Result<Wire, String> {
-        (0..length)
-            .map(|_| self.value())
-            .collect::<Result<_, _>>()
-            .map(Wire::Array)
+        self.enter()?;
+        let items: Result<_, String> = (0..length).map(|_| self.value()).collect();
+        self.levels -= 1;
+        items.map(Wire::Array)
     }
 
     fn map(&mut self, length: usize) -> Result<Wire, String> {
-        (0..length)
+        self.enter()?;
+        let entries: Result<_, String> = (0..length)
             .map(|_| Ok((self.value()?, self.value()?)))
-            .collect::<Result<_, _>>()
-            .map(Wire::Map)
+            .collect();
+        self.levels -= 1;
+        entries.map(Wire::Map)
+    }
+
+    fn enter(&mut self) -> Result<(), String> {
+        self.levels += 1;
+        if self.levels > LEVELS_MAX {
+            return Err(format!("more than {LEVELS_MAX} levels"));
+        }
+        Ok(())
     }
 }
 

@@ -3,15 +3,19 @@
 //! One JSON request per line on stdin, one reply per line on stdout, events in between (see README.md).
 //! Job data, results and options travel in the tagged JSON form; `tag` and `untag` are its two directions.
 
+mod features;
+
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::BufRead;
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use bunqueue_client::{
-    Backoff, BulkEntry, ConnectionOptions, Job, JobOptions, ProcessError, Queue, Value, Worker,
-    WorkerOptions,
+    Backoff, BulkEntry, ConnectionOptions, Job, JobOptions, ProcessError, Queue, TlsOptions, Value,
+    Worker, WorkerOptions,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -21,10 +25,13 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const SAFE: u64 = (1 << 53) - 1;
 
 fn main() -> Outcome<()> {
-    let port = std::env::args().nth(1).ok_or("no port")?.parse()?;
+    let mut arguments = std::env::args().skip(1);
     let connection = ConnectionOptions {
         host: "127.0.0.1".to_owned(),
-        port,
+        port: arguments.next().ok_or("no port")?.parse()?,
+        tls: arguments.next().map(|authority| TlsOptions {
+            ca_file: Some(authority.into()),
+        }),
         ..ConnectionOptions::default()
     };
     let mut driver = Driver {
@@ -80,7 +87,7 @@ impl Driver {
                 thread.join().map_err(|_| "the worker panicked")??;
                 Json::Null
             }
-            other => return Err(format!("unknown op {other}").into()),
+            other => features::answer(other, &queue, &self.connection, request)?,
         })
     }
 
@@ -106,12 +113,18 @@ fn process(job: &Job, holding: bool) -> Result<Value, ProcessError> {
     let data = tag(&job.data());
     println!(
         "{}",
-        json!({"event": "started", "job": job.id(), "attempts": job.attempts_made(), "data": data})
+        json!({
+            "event": "started", "job": job.id(), "name": field(job, "name"),
+            "attempts": job.attempts_made(), "data": data,
+        })
     );
     if holding {
         loop {
             thread::park();
         }
+    }
+    if data["fails"] == "once" && fails_first(job.id()) {
+        return Err(ProcessError::retryable("planned failure"));
     }
     if job.attempts_made() < data["failures"].as_i64().unwrap_or(0) {
         let attempt = job.attempts_made() + 1;
@@ -128,21 +141,30 @@ fn process(job: &Job, holding: bool) -> Result<Value, ProcessError> {
     untag(&result).map_err(|error| ProcessError::unrecoverable(error.to_string()))
 }
 
+/// Whether it is asked for this job for the first time.
+fn fails_first(job: String) -> bool {
+    static FAILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+    failed.insert(job)
+}
+
 fn describe(queue: &Queue, id: &str) -> Outcome<Json> {
     let job = queue.get_job(id)?.ok_or("no such job")?;
-    let field = |name: &str| {
-        job.raw()
-            .iter()
-            .find(|(key, _)| key.as_str() == Some(name))
-            .map_or(Json::Null, |(_, value)| tag(value))
-    };
     Ok(json!({
         "state": queue.get_state(id)?,
         "attempts": job.attempts_made(),
-        "data": field("data"),
+        "data": field(&job, "data"),
         "result": tag(&queue.get_result(id)?),
-        "failedReason": field("failedReason"),
+        "failedReason": field(&job, "failedReason"),
     }))
+}
+
+/// A member of the job as it came.
+fn field(job: &Job, name: &str) -> Json {
+    job.raw()
+        .iter()
+        .find(|(key, _)| key.as_str() == Some(name))
+        .map_or(Json::Null, |(_, value)| tag(value))
 }
 
 fn text(value: &Json) -> String {

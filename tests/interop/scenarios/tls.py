@@ -1,0 +1,37 @@
+"""The clients over TLS, with a certificate of an authority that is made for the moment."""
+
+import tempfile
+from pathlib import Path
+
+import trustme
+
+from harness import CLIENTS, check, equal
+
+JOBS = 20
+
+
+def encrypted(stage, kind):
+    with tempfile.TemporaryDirectory() as folder:
+        authority, certificate, key = (Path(folder) / name for name in ("authority.pem", "certificate.pem", "key.pem"))
+        issuer = trustme.CA()
+        issuer.cert_pem.write_to_path(authority)
+        issued = issuer.issue_cert("127.0.0.1")
+        issued.cert_chain_pems[0].write_to_path(certificate)
+        issued.private_key_pem.write_to_path(key)
+
+        tap = stage.tap(stage.serve(TLS_CERT_FILE=str(certificate), TLS_KEY_FILE=str(key)).port)
+        client = stage.client(kind, tap.port, authority)
+        jobs = [{"name": "secret", "data": {"n": n}, "options": {}} for n in range(JOBS)]
+        ids = client.request("add_bulk", queue="tls", jobs=jobs)
+        client.request("work", queue="tls")
+        done = [event["job"] for event in client.wait_events("done", JOBS)]
+        client.request("stop")
+        equal(sorted(done), sorted(ids), "jobs done")
+        equal(client.request("counts", queue="tls")["completed"], JOBS, "completed jobs")
+        check(tap.streams, "no connection passed the relay")
+        # Each connection opens with the record of a handshake.
+        check(all(stream.startswith(b"\x16\x03") for stream in tap.streams), "a connection without TLS")
+        check(b"secret" not in tap.sent, "a name of a job in clear text")
+
+
+SCENARIOS = [(f"TLS: {kind} client", lambda stage, kind=kind: encrypted(stage, kind)) for kind in CLIENTS]
