@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::thread::Thread;
@@ -19,14 +20,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
+use super::keeping::Keeping;
 use super::meter::Meter;
-use super::{Broker, Clock, Submitted, SystemClock, timer};
+use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{
-    Config, ConnectionId, Effects, Engine, EventKind, Millis, Served, Turn, WaiterId,
+    Changes, Config, ConnectionId, Durability, Effects, Engine, EventKind, Millis, Served,
+    StorageStatus, Turn, WaiterId,
 };
+use crate::storage::{Store, StoreError};
 
-/// A broker whose engine lives in this process, in memory.
+/// Why a broker with a file cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system gives no randomness, or no thread.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}
+
+/// A broker whose engine lives in this process, in memory or with a file that keeps it.
 pub struct LocalBroker {
     shared: Arc<Shared>,
 }
@@ -39,6 +54,10 @@ pub(super) struct Shared {
     open_connections: AtomicUsize,
     /// The thread that acts when something is due; woken early when that changes.
     timer: OnceLock<Thread>,
+    /// The thread that stores what changes; woken when something has.
+    writer: OnceLock<Thread>,
+    closing: AtomicBool,
+    closed: CancellationToken,
 }
 
 struct Core {
@@ -54,6 +73,9 @@ struct Core {
     hub_changes: usize,
     /// Fires once no job is active.
     drained: Option<CancellationToken>,
+    /// Set when there is a store.
+    keeping: Option<Keeping>,
+    config: Config,
 }
 
 impl LocalBroker {
@@ -62,13 +84,35 @@ impl LocalBroker {
     /// # Errors
     /// When the system gives no random seed.
     pub fn start(config: Config) -> std::io::Result<Self> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
-        let broker = Self::new(config, Box::new(SystemClock::new()), seed);
-        let thread = timer::spawn(&broker.shared)?;
-        // Before any command, so that none finds it unset.
-        let _ = broker.shared.timer.set(thread);
+        let broker = Self::new(config, Box::new(SystemClock::new()), fresh_seed()?);
+        broker.run_timer()?;
         Ok(broker)
+    }
+
+    /// As [`LocalBroker::start`], with everything that is in the file, and a thread that keeps it there.
+    ///
+    /// # Errors
+    /// [`OpenError`], when the file cannot be used; nothing in it has changed then.
+    pub fn open(config: Config, path: &Path, level: Durability) -> Result<Self, OpenError> {
+        let mut store = Store::open(path)?;
+        let clock = SystemClock::new();
+        let mut engine = store.load(config.clone(), fresh_seed()?, clock.now())?;
+        // What has happened since the process before ended.
+        store.commit(&engine.take_changes(), true)?;
+        engine.set_storage(status(level, None, None));
+        let keeping = Keeping::new(level, &engine);
+        let broker = Self::with(engine, config, Box::new(clock), Some(keeping));
+        let writer = writer::spawn(&broker.shared, store, level)?;
+        let _ = broker.shared.writer.set(writer);
+        broker.run_timer()?;
+        Ok(broker)
+    }
+
+    fn run_timer(&self) -> std::io::Result<()> {
+        let thread = timer::spawn(&self.shared)?;
+        // Before any command, so that none finds it unset.
+        let _ = self.shared.timer.set(thread);
+        Ok(())
     }
 
     /// A broker that acts only when it is called: the clock is the caller's, and so is [`LocalBroker::tick`].
@@ -77,8 +121,17 @@ impl LocalBroker {
     }
 
     fn new(config: Config, clock: Box<dyn Clock>, seed: [u8; 32]) -> Self {
+        Self::with(Engine::new(config.clone(), seed), config, clock, None)
+    }
+
+    fn with(
+        engine: Engine,
+        config: Config,
+        clock: Box<dyn Clock>,
+        keeping: Option<Keeping>,
+    ) -> Self {
         let core = Core {
-            engine: Engine::new(config, seed),
+            engine,
             effects: Effects::default(),
             waits: HashMap::new(),
             calls: None,
@@ -86,6 +139,8 @@ impl LocalBroker {
             meter: Meter::default(),
             hub_changes: 0,
             drained: None,
+            keeping,
+            config,
         };
         Self {
             shared: Arc::new(Shared {
@@ -95,6 +150,9 @@ impl LocalBroker {
                 next_connection: AtomicU64::new(1),
                 open_connections: AtomicUsize::new(0),
                 timer: OnceLock::new(),
+                writer: OnceLock::new(),
+                closing: AtomicBool::new(false),
+                closed: CancellationToken::new(),
             }),
         }
     }
@@ -113,7 +171,47 @@ impl LocalBroker {
     }
 }
 
+/// Randomness from the system.
+fn fresh_seed() -> std::io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
+    Ok(seed)
+}
+
+fn status(
+    durability: Durability,
+    error: Option<&StoreError>,
+    since: Option<Millis>,
+) -> StorageStatus {
+    StorageStatus {
+        disk_full: error.is_some_and(StoreError::is_full),
+        error: error.map(|error| error.to_string().into()),
+        since,
+        durability,
+    }
+}
+
 impl Core {
+    /// The time; while nothing can be stored, that at which this began.
+    fn now(&self, clock: &dyn Clock) -> Millis {
+        let failing = self.keeping.as_ref().and_then(|it| it.failing.as_ref());
+        failing.map_or_else(|| clock.now(), |failing| failing.since)
+    }
+
+    fn is_failing(&self) -> bool {
+        let keeping = self.keeping.as_ref();
+        keeping.is_some_and(|keeping| keeping.failing.is_some())
+    }
+
+    fn set_trouble(&mut self, error: Option<&StoreError>, now: Millis) {
+        let Some(keeping) = &self.keeping else {
+            return;
+        };
+        let since = error.map(|_| now);
+        self.engine
+            .set_storage(status(keeping.durability, error, since));
+    }
+
     /// Passes on calls of webhooks. One that finds no room is given up at once, which shows in the webhook's counts.
     fn pass_on_calls(&mut self, now: Millis) {
         let due = std::mem::take(&mut self.effects.calls);
@@ -134,8 +232,9 @@ impl Core {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The timer wakes and finds that there is nothing left to wake.
+        // The threads wake and find that there is nothing left to do.
         self.wake_timer();
+        self.wake_writer();
     }
 }
 
@@ -143,7 +242,7 @@ impl Shared {
     /// Runs `act` on the engine at the time now, then lets its effects out.
     fn with_engine<R>(&self, act: impl FnOnce(&mut Core, Millis) -> R) -> R {
         let mut core = self.core.lock();
-        let now = self.clock.now();
+        let now = core.now(&*self.clock);
         let result = catch_unwind(AssertUnwindSafe(|| {
             if core.hub_changes != self.hub.changes() {
                 self.look_at_hub(&mut core, now);
@@ -163,7 +262,7 @@ impl Shared {
             let recovered = catch_unwind(AssertUnwindSafe(|| engine.recover(&mut turn)));
             tracing::error!(recovered = recovered.is_ok(), "a fault of the engine");
         }
-        self.let_out(&mut core, now);
+        self.end_step(&mut core, now);
         if core.drained.is_some() && core.engine.active() == 0 {
             core.drained.take().inspect(CancellationToken::cancel);
         }
@@ -188,6 +287,22 @@ impl Shared {
             effects: &mut core.effects,
         };
         core.engine.watch(&mut turn, self.hub.watched());
+    }
+
+    /// Lets out what the step has to say, now or once it is stored.
+    fn end_step(&self, core: &mut Core, now: Millis) {
+        let Core {
+            keeping,
+            engine,
+            effects,
+            ..
+        } = core;
+        if let Some(keeping) = keeping
+            && keeping.end_step(engine, effects)
+        {
+            self.wake_writer();
+        }
+        self.let_out(core, now);
     }
 
     fn let_out(&self, core: &mut Core, now: Millis) {
@@ -238,6 +353,7 @@ impl Shared {
     pub(super) fn arm(&self) -> Option<Millis> {
         let mut core = self.core.lock();
         let next = core.engine.next_deadline();
+        let next = next.filter(|_| !core.is_failing());
         core.armed_for = next.unwrap_or(Millis::MAX);
         next
     }
@@ -251,6 +367,112 @@ impl Shared {
         if let Some(timer) = self.timer.get() {
             timer.unpark();
         }
+    }
+
+    fn wake_writer(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// What is to be stored, and the last step that has changed it.
+    pub(super) fn take_changes(&self) -> Option<(Changes, u64)> {
+        let mut core = self.core.lock();
+        let step = core.keeping.as_ref()?.undecided()?;
+        Some((core.engine.take_changes(), step))
+    }
+
+    /// The steps up to this one are stored: whoever waits for that goes on.
+    pub(super) fn stored(&self, step: u64, changes: &Changes) {
+        self.with_engine(|core, now| {
+            let Some(keeping) = core.keeping.as_mut() else {
+                return;
+            };
+            for held in keeping.stored(step, changes.next_job) {
+                core.effects.events = held.events;
+                core.effects.calls = held.calls;
+                core.effects.served = held.served;
+                self.let_out(core, now);
+            }
+        });
+    }
+
+    /// What has not been stored is lost, and until [`Shared::resume`] nothing else is accepted.
+    pub(super) fn lose(&self, error: &StoreError) {
+        let text: Arc<str> = error.to_string().into();
+        tracing::error!(%error, "changes could not be stored and were refused; until that works, nothing is changed");
+        let mut core = self.core.lock();
+        let now = core.now(&*self.clock);
+        core.set_trouble(Some(error), now);
+        if let Some(keeping) = core.keeping.as_mut() {
+            keeping.fail(CommandError::Storage(text), now);
+        }
+        // Waits end with the error: those who pull would otherwise wait for an engine that is gone.
+        core.waits.clear();
+    }
+
+    /// Puts an engine with what the file holds in the place of the one that has more.
+    pub(super) fn reload(&self, store: &Store) -> Result<(), StoreError> {
+        let (config, now) = {
+            let core = self.core.lock();
+            (core.config.clone(), core.now(&*self.clock))
+        };
+        let mut engine = store.load(config, fresh_seed()?, now)?;
+        let mut core = self.core.lock();
+        std::mem::swap(&mut core.engine, &mut engine);
+        core.engine.inherit(engine);
+        core.hub_changes = usize::MAX;
+        if let Some(keeping) = core.keeping.as_mut() {
+            keeping.replaced();
+        }
+        Ok(())
+    }
+
+    /// Changes are accepted again.
+    pub(super) fn resume(&self) {
+        let gone = {
+            let mut core = self.core.lock();
+            let now = self.clock.now();
+            core.set_trouble(None, now);
+            let keeping = core.keeping.as_mut();
+            keeping.and_then(|keeping| keeping.failing.take())
+        };
+        tracing::info!("changes can be stored again");
+        for connection in gone.into_iter().flat_map(|failing| failing.gone) {
+            self.release(connection);
+        }
+        self.tick();
+        self.wake_timer();
+    }
+
+    /// Tells how the store is.
+    pub(super) fn note_trouble(&self, error: Option<&StoreError>) {
+        let mut core = self.core.lock();
+        let now = core.now(&*self.clock);
+        core.set_trouble(error, now);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn file_closed(&self) {
+        self.closed.cancel();
+    }
+
+    fn release(&self, connection: ConnectionId) {
+        self.with_engine(|core, now| {
+            if let Some(failing) = core.keeping.as_mut().and_then(|it| it.failing.as_mut()) {
+                failing.gone.push(connection);
+                return;
+            }
+            let mut turn = Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            };
+            core.engine.disconnect(&mut turn, connection);
+        });
     }
 
     fn withdraw(&self, waiter: WaiterId, handed: Option<Served>) {
@@ -275,17 +497,22 @@ impl Broker for LocalBroker {
         caller: Option<ConnectionId>,
         commands: &mut Vec<Command>,
         answers: &mut Vec<Submitted>,
-    ) {
+    ) -> Option<Storing> {
         let shared = &self.shared;
         shared.with_engine(|core, now| {
             let measured = core.meter.begin(commands, &*shared.clock);
+            let mut gated = false;
             for command in commands.drain(..) {
-                answers.push(run(shared, core, now, caller, command));
+                let (answer, waits) = run(shared, core, now, caller, command);
+                gated |= waits;
+                answers.push(answer);
             }
             if let Some(measured) = measured {
                 measured.end(&mut core.engine, &*shared.clock);
             }
-        });
+            let keeping = core.keeping.as_ref().filter(|_| gated);
+            keeping.map(|keeping| Box::pin(keeping.this_step()) as Storing)
+        })
     }
 
     fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted {
@@ -294,11 +521,17 @@ impl Broker for LocalBroker {
             let measured = core
                 .meter
                 .begin(std::slice::from_ref(&command), &*shared.clock);
-            let answer = run(shared, core, now, caller, command);
+            let (answer, gated) = run(shared, core, now, caller, command);
             if let Some(measured) = measured {
                 measured.end(&mut core.engine, &*shared.clock);
             }
-            answer
+            match (answer, core.keeping.as_ref()) {
+                (Submitted::Done(reply), Some(keeping)) if gated => {
+                    let stored = keeping.this_step();
+                    Submitted::Later(Box::pin(async move { stored.await.and(reply) }))
+                }
+                (answer, _) => answer,
+            }
         })
     }
 
@@ -314,16 +547,7 @@ impl Broker for LocalBroker {
 
     fn disconnect(&self, connection: ConnectionId) {
         self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-        self.shared.with_engine(|core, now| {
-            core.engine.disconnect(
-                &mut Turn {
-                    now,
-                    caller: None,
-                    effects: &mut core.effects,
-                },
-                connection,
-            );
-        });
+        self.shared.release(connection);
     }
 
     fn subscribe(&self, filter: EventFilter) -> Subscription {
@@ -359,6 +583,16 @@ impl Broker for LocalBroker {
             });
         });
     }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let shared = &self.shared;
+        if shared.writer.get().is_none() {
+            return Box::pin(std::future::ready(()));
+        }
+        shared.closing.store(true, Ordering::Release);
+        shared.wake_writer();
+        Box::pin(shared.closed.clone().cancelled_owned())
+    }
 }
 
 fn run(
@@ -367,22 +601,32 @@ fn run(
     now: Millis,
     caller: Option<ConnectionId>,
     command: Command,
-) -> Submitted {
+) -> (Submitted, bool) {
+    if let Some(error) = core.keeping.as_ref().and_then(|it| it.refuses(&command)) {
+        return (Submitted::Done(Err(error)), false);
+    }
+    let (before, pulls) = (core.engine.revision(), matches!(command, Command::Pull(_)));
     let mut turn = Turn {
         now,
         caller,
         effects: &mut core.effects,
     };
     match execute(&mut core.engine, &mut turn, command) {
-        Executed::Done(reply) => Submitted::Done(reply),
+        Executed::Done(reply) => {
+            let keeping = core.keeping.as_ref();
+            let gated =
+                keeping.is_some_and(|it| it.gates(&core.engine, before, pulls, Some(&reply)));
+            (Submitted::Done(reply), gated)
+        }
         Executed::Waiting(waiter) => {
             let (sender, receiver) = oneshot::channel();
             core.waits.insert(waiter, sender);
-            Submitted::Later(Box::pin(Wait {
+            let wait = Wait {
                 shared: Arc::downgrade(shared),
                 waiter,
                 receiver: Some(receiver),
-            }))
+            };
+            (Submitted::Later(Box::pin(wait)), false)
         }
     }
 }
@@ -407,8 +651,20 @@ impl Future for Wait {
         Poll::Ready(match served {
             Ok(Served::Pull(deliveries)) => Ok(Reply::Pulled(deliveries)),
             Ok(Served::Job(waited)) => Ok(Reply::Waited(waited)),
-            Err(_) => Err(CommandError::ShuttingDown),
+            Err(_) => Err(self.why_it_ended()),
         })
+    }
+}
+
+impl Wait {
+    /// Why nobody will serve it.
+    fn why_it_ended(&self) -> CommandError {
+        let failing = self.shared.upgrade().and_then(|shared| {
+            let core = shared.core.lock();
+            let failing = core.keeping.as_ref()?.failing.as_ref()?;
+            Some(failing.error.clone())
+        });
+        failing.unwrap_or(CommandError::ShuttingDown)
     }
 }
 

@@ -7,9 +7,11 @@
 mod calls;
 mod clock;
 mod hub;
+mod keeping;
 mod local;
 mod meter;
 mod timer;
+mod writer;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,13 +19,16 @@ use std::pin::Pin;
 pub use calls::{ALL_CALL_BYTES_MAX, CALL_BYTES_MAX, CALLS_MAX, Calls, PendingCall};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use hub::{BACKLOG_BYTES_MAX, BACKLOG_MAX, EventFilter, PublishedEvent, Subscription};
-pub use local::LocalBroker;
+pub use local::{LocalBroker, OpenError};
 
 use crate::command::{Command, CommandError, Operation, Reply};
 use crate::engine::{ConnectionId, EventKind};
 
 /// The answer to a command that has to wait.
 pub type Pending = Pin<Box<dyn Future<Output = Result<Reply, CommandError>> + Send>>;
+
+/// Ends when what was done is stored.
+pub type Storing = Pin<Box<dyn Future<Output = Result<(), CommandError>> + Send>>;
 
 /// The answer to a command, now or later.
 pub enum Submitted {
@@ -50,13 +55,14 @@ impl Submitted {
 pub trait Broker: Send + Sync + 'static {
     /// Applies `commands` in order, emptying the list, and appends one answer for each to `answers`.
     ///
-    /// `caller` is the connection that asks; deliveries made to it are released when it closes.
+    /// `caller` is the connection that asks; deliveries made to it are released when it closes. Nobody may hear the answers
+    /// that are there before what is returned has ended; if it ends with an error, that is the answer to all of them.
     fn submit(
         &self,
         caller: Option<ConnectionId>,
         commands: &mut Vec<Command>,
         answers: &mut Vec<Submitted>,
-    );
+    ) -> Option<Storing>;
 
     /// Applies one command.
     fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted;
@@ -82,6 +88,9 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Ends every wait with an empty answer and refuses new ones; other commands go on.
     fn shut_down(&self);
+
+    /// Stores what is still to be stored and closes the file, if there is one. What it returns ends once that is done.
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 /// Typed calls on any broker.

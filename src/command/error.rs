@@ -3,6 +3,8 @@
 //! The texts that clients match on are the protocol's (tcp protocol, sections 4 to 18; MCP contract,
 //! section 10); the hints are ours. No text carries a path, a host name or a backtrace.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::argument::ArgumentError;
@@ -161,12 +163,24 @@ pub enum CommandError {
     /// The broker is shutting down or unreachable.
     #[error("Server is shutting down")]
     ShuttingDown,
+    /// What was asked could not be stored; nothing has changed. Workers see the text of [`CommandError::Internal`] (tcp
+    /// protocol, section 8).
+    #[error("{0}")]
+    Storage(Arc<str>),
     /// A fault of ours.
     #[error("Internal server error")]
     Internal,
 }
 
 impl CommandError {
+    /// The text that workers see.
+    pub fn wire_text(&self) -> String {
+        match self {
+            Self::Storage(_) => Self::Internal.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// Its stable code.
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -197,7 +211,7 @@ impl CommandError {
             | Self::FlowNode { .. }
             | Self::Flow(_) => ErrorCode::InvalidArguments,
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
-            Self::ShuttingDown => ErrorCode::BackendUnavailable,
+            Self::ShuttingDown | Self::Storage(_) => ErrorCode::BackendUnavailable,
             Self::Internal => ErrorCode::Internal,
         }
     }
@@ -213,6 +227,9 @@ impl CommandError {
             Self::Flow(fault) => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
             Self::ShuttingDown => "Connect again once the server is back.",
+            Self::Storage(_) => {
+                "Nothing was changed. Ask get_storage_status what is wrong; once the disk is back, try again."
+            }
             Self::Internal => "Try once more; if it persists, read the log of the server.",
         }
     }

@@ -271,7 +271,11 @@ fn causes() -> Vec<CommandError> {
         .chain(entries)
         .chain(refusals.map(CommandError::from))
         .chain(flows)
-        .chain([CommandError::ShuttingDown, CommandError::Internal])
+        .chain([
+            CommandError::ShuttingDown,
+            CommandError::Storage("database or disk is full".into()),
+            CommandError::Internal,
+        ])
         .collect()
 }
 

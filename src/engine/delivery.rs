@@ -419,6 +419,7 @@ impl Engine {
             job: self.view(key),
             token,
             serial,
+            seq: self.store.job(key).seq,
         }
     }
 

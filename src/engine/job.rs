@@ -582,6 +582,8 @@ pub struct Delivery {
     pub token: Option<LockToken>,
     /// The number of this delivery among all of the engine's.
     pub serial: u64,
+    /// The job's number in the order of admission.
+    pub seq: u64,
 }
 
 /// One line of a job's log.

@@ -277,6 +277,8 @@ pub struct Engine {
     /// Jobs that are active.
     active: usize,
     service: Service,
+    /// How the store is, as whoever keeps it says.
+    storage: StorageStatus,
     /// Waiting pulls are served later: more jobs may become ready in the same step.
     holding: bool,
     /// Up to when everything due has happened: now, or earlier while what is overdue is made up for.
@@ -310,6 +312,7 @@ impl Engine {
             next_delivery: 0,
             active: 0,
             service: Service::Open,
+            storage: StorageStatus::IN_MEMORY,
             holding: false,
             instant: Millis::MIN,
             unserved: BTreeSet::new(),
@@ -378,6 +381,11 @@ impl Engine {
         self.dependencies.settling = false;
         self.settle(turn);
         self.serve_held(turn);
+    }
+
+    /// How the store is from now on.
+    pub fn set_storage(&mut self, status: StorageStatus) {
+        self.storage = status;
     }
 
     /// How many jobs are active.

@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::broker::{Broker, EventFilter, PublishedEvent, Submitted, Subscription};
 use crate::command::bounds::FRAME_MAX;
-use crate::command::{Command, Fail, MoveToWait, Reply};
+use crate::command::{Command, CommandError, Fail, MoveToWait, Reply};
 use crate::engine::{ConnectionId, Delivery, FailReport, Millis, Overview, TokenGiven};
 use crate::metrics::{self, Process};
 use crate::wire::frame::{self, Front};
@@ -24,6 +24,7 @@ use crate::wire::{Action, Decoder, Envelope, ReqId, SessionAction, Shape, event,
 use super::ServerOptions;
 use super::auth::Tokens;
 use super::frame_limit::FrameWindow;
+use super::holding::Holding;
 use super::outbox::Outbox;
 use super::parked::{Answered, Asked, Parked};
 use super::refusal::{Refusals, Refused};
@@ -118,7 +119,7 @@ pub(super) enum Rest {
 }
 
 /// Something to be said in its turn.
-enum Due {
+pub(super) enum Due {
     /// The answer to a command.
     Answer(Answered),
     /// A refusal with this text.
@@ -142,6 +143,8 @@ pub(super) struct Dialogue<'d> {
     /// Their weight together.
     load: usize,
     answers: Vec<Submitted>,
+    /// What may be said once what it tells is stored, in order; what comes behind it waits as well.
+    pub(super) held: Holding<Due>,
     /// What is to be said, each with the number of events that have to be told before it.
     due: VecDeque<(u64, Due)>,
     /// Bytes that may wait encoded; one frame more begins below it.
@@ -181,6 +184,7 @@ impl<'d> Dialogue<'d> {
             commands: Vec::new(),
             load: 0,
             answers: Vec::new(),
+            held: Holding::default(),
             due: VecDeque::new(),
             budget: door.options.write_budget_bytes.unwrap_or(usize::MAX),
             out: Outbox::default(),
@@ -199,6 +203,23 @@ impl<'d> Dialogue<'d> {
     /// Whether nothing waits to be encoded.
     pub(super) fn has_said_all(&self) -> bool {
         self.due.is_empty()
+    }
+
+    /// Says what was held for that.
+    pub(super) fn release(&mut self, stored: Result<(), CommandError>) {
+        let held = self.held.release();
+        let behind = self.events.as_ref().map_or(0, Subscription::behind);
+        let after = self.told + behind as u64;
+        for due in held {
+            let due = match (due, &stored) {
+                (Due::Answer((asked, Ok(_))), Err(error)) => {
+                    Due::Answer((asked, Err(error.clone())))
+                }
+                (due, _) => due,
+            };
+            self.due.push_back((after, due));
+        }
+        self.speak();
     }
 
     /// Takes frames from the front of received bytes and answers them, after what is due from earlier
@@ -224,7 +245,9 @@ impl<'d> Dialogue<'d> {
                     self.say(Due::Refusal(ReqId::NONE, text.into()));
                     break Rest::TooLarge;
                 }
-                Front::Frame { .. } if !self.parked.has_room(0) || !self.due.is_empty() => {
+                Front::Frame { .. }
+                    if !self.parked.has_room(0) || !self.due.is_empty() || self.held.is_full() =>
+                {
                     break Rest::Full;
                 }
                 Front::Frame { .. } if self.out.len() > enough => break Rest::More,
@@ -286,6 +309,11 @@ impl<'d> Dialogue<'d> {
     }
 
     fn owe(&mut self, due: Due) {
+        // Whoever waits for the first answer is not told a later one before it.
+        if let Some(held) = self.held.last() {
+            held.push(due);
+            return;
+        }
         let behind = self.events.as_ref().map_or(0, Subscription::behind);
         self.due.push_back((self.told + behind as u64, due));
     }
@@ -321,9 +349,13 @@ impl<'d> Dialogue<'d> {
         };
         let mut asked = std::mem::take(&mut self.asked);
         let mut answers = std::mem::take(&mut self.answers);
-        attachment
-            .broker
-            .submit(Some(attachment.id), &mut self.commands, &mut answers);
+        let storing =
+            attachment
+                .broker
+                .submit(Some(attachment.id), &mut self.commands, &mut answers);
+        if let Some(storing) = storing {
+            self.held.until(storing);
+        }
         for (asked, submitted) in asked.drain(..).zip(answers.drain(..)) {
             match submitted {
                 Submitted::Done(answer) => self.owe(Due::Answer((asked, answer))),
@@ -460,7 +492,8 @@ impl<'d> Dialogue<'d> {
     /// Jobs in answers that have not been encoded go back while they are this connection's.
     fn return_unsaid(&mut self) {
         let mut unsaid = Vec::new();
-        for (_, due) in &mut self.due {
+        let due = self.due.iter_mut().map(|(_, due)| due);
+        for due in due.chain(self.held.all()) {
             if let Due::Answer((_, Ok(Reply::Pulled(deliveries)))) = due {
                 unsaid.append(deliveries);
             }

@@ -11,6 +11,7 @@
 mod auth;
 mod dialogue;
 mod frame_limit;
+mod holding;
 mod listener;
 mod outbox;
 mod parked;

@@ -149,6 +149,7 @@ where
                 sent?;
                 reluctance.renew();
             }
+            stored = dialogue.held.stored(), if !dialogue.held.is_empty() => dialogue.release(stored),
             answered = dialogue.parked.next(), if has_room && !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);
@@ -203,12 +204,13 @@ where
         if !dialogue.has_said_all() && has_room {
             continue;
         }
-        if dialogue.out.is_settled() && dialogue.parked.is_empty() {
+        if dialogue.out.is_settled() && dialogue.parked.is_empty() && dialogue.held.is_empty() {
             // Behind TLS this is a message of its own, without which the end could be anybody's doing.
             return writer.shutdown().await;
         }
         tokio::select! {
             sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => sent?,
+            stored = dialogue.held.stored(), if !dialogue.held.is_empty() => dialogue.release(stored),
             answered = dialogue.parked.next(), if has_room && !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);

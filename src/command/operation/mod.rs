@@ -249,6 +249,63 @@ operations! {
     DeleteCron => Flag(bool),
 }
 
+impl Command {
+    /// Whether nothing that is to be kept can change by it.
+    pub const fn is_harmless(&self) -> bool {
+        use Command as C;
+        matches!(
+            self,
+            C::GetChildrenValues(_)
+                | C::GetChildFailures(_)
+                | C::GetFlow(_)
+                | C::GetLogs(_)
+                | C::GetJob(_)
+                | C::GetJobByCustomId(_)
+                | C::GetState(_)
+                | C::GetResult(_)
+                | C::GetJobs(_)
+                | C::GetCount(_)
+                | C::GetCounts(_)
+                | C::GetCountsPerPriority(_)
+                | C::ListQueues(_)
+                | C::IsPaused(_)
+                | C::GetDlq(_)
+                | C::GetDlqStats(_)
+                | C::GetDlqConfig(_)
+                | C::GetStallConfig(_)
+                | C::GetDedupOwner(_)
+                | C::RegisterWorker(_)
+                | C::WorkerHeartbeat(_)
+                | C::UnregisterWorker(_)
+                | C::ListWorkers(_)
+                | C::GetQueueLimits(_)
+                | C::GetGroupJobsCount(_)
+                | C::GetGroupsJobsCount(_)
+                | C::GetGroupActiveCount(_)
+                | C::GetGroupRateLimit(_)
+                | C::GetGroupRateLimitTtl(_)
+                | C::GetGroupConcurrency(_)
+                | C::IsGroupPaused(_)
+                | C::IsUngroupedInTurn(_)
+                | C::GetStats(_)
+                | C::GetLatency(_)
+                | C::GetQueueMetrics(_)
+                | C::GetMemoryStats(_)
+                | C::GetStorageStatus(_)
+                | C::CompactMemory(_)
+                | C::GetOverview(_)
+                | C::ListQueueSummaries(_)
+                | C::GetQueueDetail(_)
+                | C::GetQueueHealth(_)
+                | C::ListQueueWorkers(_)
+                | C::IsWebhookEnabled(_)
+                | C::ListWebhooks(_)
+                | C::GetCron(_)
+                | C::ListCrons(_)
+        )
+    }
+}
+
 /// The name of a queue for which something is to be set, if there is room for it.
 fn to_set(
     engine: &mut Engine,

@@ -135,6 +135,12 @@ pub struct MemoryStats {
 pub enum Durability {
     /// Nothing: jobs are in memory.
     None,
+    /// All but that of the last 10 ms.
+    Buffered,
+    /// All of it, unless the power fails.
+    Committed,
+    /// All of it.
+    Durable,
 }
 
 impl Durability {
@@ -142,6 +148,9 @@ impl Durability {
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Buffered => "buffered",
+            Self::Committed => "committed",
+            Self::Durable => "durable",
         }
     }
 }
@@ -161,7 +170,7 @@ pub struct StorageStatus {
 
 impl StorageStatus {
     /// A store that keeps nothing has no trouble.
-    const IN_MEMORY: Self = Self {
+    pub(in crate::engine) const IN_MEMORY: Self = Self {
         disk_full: false,
         error: None,
         since: None,
@@ -393,7 +402,7 @@ impl Engine {
     /// How the store is.
     pub fn storage_status(&mut self, turn: &mut Turn<'_>) -> StorageStatus {
         self.tick(turn);
-        StorageStatus::IN_MEMORY
+        self.storage.clone()
     }
 
     /// Gives back memory that was needed once and is not any more.
@@ -433,7 +442,7 @@ impl Engine {
             stats: self.read_stats(),
             latency: self.figures.latency.clone(),
             memory: self.read_memory_stats(),
-            storage: StorageStatus::IN_MEMORY,
+            storage: self.storage.clone(),
             workers,
             worker_stats,
             crons,

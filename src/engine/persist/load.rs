@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::super::figures::Totals;
+use super::super::deadline::Timer;
 use super::super::figures::minutes::Minute;
+use super::super::figures::{StorageStatus, Totals};
 use super::super::flow::Annotate;
-use super::super::id::JobId;
+use super::super::id::{JobId, LockToken};
 use super::super::job::{LogLine, State};
 use super::super::link::Links;
 use super::super::queue::{KeyOwner, QueueKey};
@@ -209,6 +210,41 @@ impl Loader {
         engine.tick(&mut turn);
         self.engine
     }
+}
+
+impl Engine {
+    /// Takes the place of an engine that went on while the store did not: who is connected and which workers there are is
+    /// known, and deliveries that the store has are theirs again. Waits end with the other engine.
+    pub fn inherit(&mut self, mut other: Self) {
+        self.workers = std::mem::take(&mut other.workers);
+        if let Some(at) = self.workers.check_at {
+            self.deadlines.insert(at, Timer::Workers);
+        }
+        self.service = other.service;
+        self.storage = std::mem::replace(&mut other.storage, StorageStatus::IN_MEMORY);
+        for (connection, owned) in std::mem::take(&mut other.connections) {
+            for theirs in owned.into_values() {
+                let job = other.store.job(theirs);
+                let token = lock_of(job);
+                let Some(key) = self.store.find(&job.id) else {
+                    continue;
+                };
+                if token.is_none() || lock_of(self.store.job(key)) != token {
+                    continue;
+                }
+                if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
+                    run.connection = Some(connection);
+                    let owned = self.connections.entry(connection).or_default();
+                    owned.insert(run.serial, key);
+                }
+            }
+        }
+    }
+}
+
+fn lock_of(job: &Job) -> Option<LockToken> {
+    let lock = job.run()?.lock.as_ref()?;
+    Some(lock.token)
 }
 
 /// Whether a job has what its state says.

@@ -174,11 +174,6 @@ impl JobMarks {
         }
     }
 
-    /// Whether a record of that job was ever taken; always while nothing is recorded.
-    pub(in crate::engine) fn is_kept(&self, key: JobKey) -> bool {
-        !self.on || self.marks.get(key.place()).is_some_and(|mark| mark.kept)
-    }
-
     /// The jobs whose records are to be taken; they count as kept from now on.
     pub(super) fn take(&mut self) -> Vec<TouchedJob> {
         let mut jobs = Vec::with_capacity(self.touched.len());

@@ -22,7 +22,7 @@ use super::auth::Tokens;
 use super::dialogue::Door;
 use super::refusal::Refusals;
 use super::session::{self, Ended};
-use crate::broker::{Broker, EventFilter, LocalBroker, Submitted, Subscription};
+use crate::broker::{Broker, EventFilter, LocalBroker, Storing, Submitted, Subscription};
 use crate::command::Command;
 use crate::engine::{Config, ConnectionId, EventKind};
 use crate::wire::frame::{self, Front};
@@ -217,15 +217,20 @@ impl Broker for Fake {
         caller: Option<ConnectionId>,
         commands: &mut Vec<Command>,
         answers: &mut Vec<Submitted>,
-    ) {
+    ) -> Option<Storing> {
         for command in commands.drain(..) {
             answers.push(self.submit_one(caller, command));
         }
+        None
     }
 
     fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted {
         (self.instead)(&self.broker, caller, &command)
             .unwrap_or_else(|| self.broker.submit_one(caller, command))
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.broker.close()
     }
 
     fn connect(&self) -> ConnectionId {

@@ -43,7 +43,7 @@ pub(super) fn reply(
 ) -> Result<(), Refusal> {
     let reply = match answer {
         Ok(reply) => reply,
-        Err(error) => return Err(error.to_string().into()),
+        Err(error) => return Err(error.wire_text().into()),
     };
     let success = Success { out, req_id };
     let tried = match shape {

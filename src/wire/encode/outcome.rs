@@ -200,7 +200,7 @@ fn reported_many(
     }
     let failed = reports.iter().any(Result::is_err);
     if let (true, Some(Err(first))) = (reports.iter().all(Result::is_err), reports.first()) {
-        return Err(first.to_string().into());
+        return Err(first.wire_text().into());
     }
     let mut data = success.data(2 + usize::from(failed));
     let mut indices = data.key("ignoredIndices");
@@ -215,7 +215,7 @@ fn reported_many(
         errors.array(count);
         for (_, (_, report)) in ignored() {
             match report {
-                Err(error) => errors.text(&error.to_string()),
+                Err(error) => errors.text(&error.wire_text()),
                 Ok(_) => errors.nil(),
             }
         }

@@ -1,0 +1,140 @@
+//! Stores what the engine has changed: one thread, which commits together whatever has come since its last commit, so that a
+//! commit costs the less the more there is to do.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use super::local::Shared;
+use crate::engine::{Changes, Durability};
+use crate::storage::{Store, StoreError};
+
+/// How long changes gather where answers do not wait for them.
+const BUFFER_TIME: Duration = Duration::from_millis(10);
+/// The first pause after a failed commit; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Bytes that must find room before changes are accepted again.
+const PROBE_BYTES: u32 = 1_048_576;
+
+/// Starts the writer; it ends when the broker is dropped, or closed with everything stored.
+///
+/// # Errors
+/// The system gives no thread.
+pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io::Result<Thread> {
+    let broker = Arc::downgrade(shared);
+    let writer = thread::Builder::new().name("writer".to_owned());
+    let handle = writer.spawn(move || {
+        let mut writer = Writer {
+            broker,
+            store,
+            level,
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| writer.run()));
+        if ended.is_err() {
+            tracing::error!("the writer ended with a fault; nothing is stored any more");
+        }
+        if let Some(shared) = writer.broker.upgrade() {
+            let fault = StoreError::Other("a fault of the writer");
+            if ended.is_err() {
+                shared.lose(&fault);
+            }
+            drop(writer.store);
+            shared.file_closed();
+        }
+    })?;
+    Ok(handle.thread().clone())
+}
+
+struct Writer {
+    broker: Weak<Shared>,
+    store: Store,
+    level: Durability,
+}
+
+impl Writer {
+    fn run(&mut self) {
+        // Upgraded for a moment only: the writer must not keep the broker alive.
+        while let Some(shared) = self.broker.upgrade() {
+            match shared.take_changes() {
+                Some((changes, step)) => self.store_changes(&shared, &changes, step),
+                None if shared.is_closing() => return,
+                None => {
+                    drop(shared);
+                    thread::park();
+                    continue;
+                }
+            }
+            drop(shared);
+            if self.level == Durability::Buffered {
+                thread::sleep(BUFFER_TIME);
+            }
+        }
+    }
+
+    fn store_changes(&mut self, shared: &Arc<Shared>, changes: &Changes, step: u64) {
+        if changes.is_empty() {
+            return shared.stored(step, changes);
+        }
+        match self.commit(changes) {
+            Ok(()) => shared.stored(step, changes),
+            Err(error) if self.level == Durability::Buffered => {
+                shared.note_trouble(Some(&error));
+                if self.insist(changes) {
+                    shared.note_trouble(None);
+                    shared.stored(step, changes);
+                }
+            }
+            Err(error) => {
+                shared.lose(&error);
+                self.recover();
+            }
+        }
+    }
+
+    fn commit(&mut self, changes: &Changes) -> Result<(), StoreError> {
+        let sync = changes.durable || self.level == Durability::Durable;
+        self.store.commit(changes, sync)
+    }
+
+    /// Tries again until it works, as nobody waits for it; false when the broker ends before that.
+    fn insist(&mut self, changes: &Changes) -> bool {
+        let mut pause = PAUSE_MIN;
+        loop {
+            thread::park_timeout(pause);
+            match self.broker.upgrade() {
+                None => return false,
+                Some(_) if self.commit(changes).is_ok() => return true,
+                Some(shared) if shared.is_closing() => return false,
+                Some(_) => pause = (pause * 2).min(PAUSE_MAX),
+            }
+        }
+    }
+
+    /// Goes on once the file holds again what the engine does, and has room for more.
+    fn recover(&mut self) {
+        let (mut pause, mut reloaded) = (PAUSE_MIN, false);
+        loop {
+            let Some(shared) = self.broker.upgrade() else {
+                return;
+            };
+            if !reloaded {
+                match shared.reload(&self.store) {
+                    Ok(()) => reloaded = true,
+                    Err(error) => shared.note_trouble(Some(&error)),
+                }
+            }
+            if reloaded && self.store.probe(PROBE_BYTES).is_ok() {
+                return shared.resume();
+            }
+            if shared.is_closing() {
+                return;
+            }
+            drop(shared);
+            thread::park_timeout(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
