@@ -207,6 +207,7 @@ impl Reference {
             job: self.show(at),
             token,
             serial,
+            seq: self.jobs[at].seq,
         }
     }
 
