@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::flow::annotate;
@@ -229,9 +231,35 @@ impl Kept {
         kept
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     fn open(&mut self) {
-        let path = self.directory.path().join("queue.db");
+        let path = self.path("queue.db");
         self.store = Some(Store::open(&path).expect("the file opens"));
+    }
+
+    /// Bytes of its write-ahead log.
+    pub fn log_len(&self) -> u64 {
+        let log = fs::metadata(self.path("queue.db-wal"));
+        log.map_or(0, |log| log.len())
+    }
+
+    /// A copy of it whose log ends there.
+    pub fn cut(&self, log_len: u64) -> Self {
+        let cut = Self {
+            directory: tempfile::tempdir().expect("a directory"),
+            store: None,
+        };
+        fs::copy(self.path("queue.db"), cut.path("queue.db")).expect("a copy");
+        if self.path("queue.db-wal").exists() {
+            let to = cut.path("queue.db-wal");
+            fs::copy(self.path("queue.db-wal"), &to).expect("a copy");
+            let log = fs::OpenOptions::new().write(true).open(to);
+            log.and_then(|log| log.set_len(log_len)).expect("cut");
+        }
+        cut
     }
 
     pub fn commit(&mut self, changes: &Changes) -> Result<(), String> {

@@ -166,6 +166,33 @@ fn a_file_holds_what_the_engine_holds() {
     }
 }
 
+/// What a crash or a power cut leaves of the log is a part from its beginning: whatever its length, the file holds exactly
+/// what some commit has left, and none of those before is missing.
+#[test]
+fn s_2_every_cut_of_the_log_is_a_moment_between_two_commits() {
+    let seeds = if slow() { 1..=20 } else { 1..=2 };
+    for seed in seeds {
+        let mut pair = Pair::new(config(seed), START, seed_bytes(seed)).keeping();
+        let mut moments = vec![pair.moment()];
+        for step in random_steps(seed, 140) {
+            pair.step(&step).expect("the engine equals the reference");
+            moments.push(pair.moment());
+        }
+        let whole = moments.last().map_or(0, |moment| moment.log_len);
+        assert!(whole > 100_000, "the log of {whole} bytes holds all commits");
+        let mut dice = Dice::new(seed);
+        for _ in 0..150 {
+            let len = dice.below(whole + 1);
+            let kept = moments.iter().rfind(|moment| moment.log_len <= len);
+            // Without its tables the file is a new one.
+            let kept = kept.unwrap_or(&moments[0]);
+            pair.check_cut(len, kept).unwrap_or_else(|difference| {
+                panic!("seed {seed}, {len} of {whole} bytes: {difference}")
+            });
+        }
+    }
+}
+
 /// Ten things that can be done with two jobs and one connection.
 fn alphabet() -> Vec<Step> {
     let job = NewJob {

@@ -27,6 +27,8 @@ const LIVE_MAX: usize = 30;
 const TOKENS_MAX: usize = 60;
 /// Steps between two comparisons of everything.
 const DUMP_EVERY: usize = 50;
+/// Steps between two comparisons of everything with what is stored of it.
+const DUMP_STORED_EVERY: usize = 150;
 /// Steps between two comparisons of the parts of the engine with each other.
 const CHECK_EVERY: usize = 4;
 /// Of the refused commands, every how many are followed by such a comparison.
@@ -55,6 +57,12 @@ pub struct Pair {
     log: Option<Vec<String>>,
     /// The log tells what the engine answered, too.
     with_answers: bool,
+}
+
+/// What was stored at some time.
+pub struct Moment {
+    pub log_len: u64,
+    image: Image,
 }
 
 /// An engine whose changes are stored.
@@ -153,7 +161,11 @@ impl Pair {
         }
         if self.steps.is_multiple_of(DUMP_EVERY) {
             self.compare_everything()?;
-            self.check_image()
+            if self.steps.is_multiple_of(DUMP_STORED_EVERY) {
+                self.check_image()
+            } else {
+                Ok(())
+            }
         } else {
             Ok(())
         }
@@ -179,6 +191,26 @@ impl Pair {
             Image::of(&mut other).same_as(&loaded)?;
         }
         Ok(())
+    }
+
+    /// What is stored now, and how long the log of the file is.
+    pub fn moment(&self) -> Moment {
+        let file = self.file.as_ref().expect("there is a file");
+        Moment {
+            log_len: file.log_len(),
+            image: self.image.clone(),
+        }
+    }
+
+    /// A file whose log was cut to that length holds what was stored then.
+    pub fn check_cut(&self, log_len: u64, moment: &Moment) -> Check {
+        let file = self.file.as_ref().expect("there is a file");
+        let mut cut = file.cut(log_len);
+        let mut found = cut.load(self.config.clone(), [7; 32], self.now)?;
+        found.check()?;
+        let expected = moment.image.load(self.config.clone(), [7; 32], self.now);
+        let mut expected = expected.map_err(|fault| fault.to_string())?;
+        Image::of(&mut found).same_as(&Image::of(&mut expected))
     }
 
     fn store_changes(&mut self) -> Check {

@@ -207,7 +207,8 @@ impl Reference {
             job: self.show(at),
             token,
             serial,
-            seq: self.jobs[at].seq,
+            // The engine counts from 0.
+            seq: self.jobs[at].seq - 1,
         }
     }
 
