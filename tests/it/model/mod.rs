@@ -179,7 +179,10 @@ fn s_2_every_cut_of_the_log_is_a_moment_between_two_commits() {
             moments.push(pair.moment());
         }
         let whole = moments.last().map_or(0, |moment| moment.log_len);
-        assert!(whole > 100_000, "the log of {whole} bytes holds all commits");
+        assert!(
+            whole > 100_000,
+            "the log of {whole} bytes holds all commits"
+        );
         let mut dice = Dice::new(seed);
         for _ in 0..150 {
             let len = dice.below(whole + 1);
