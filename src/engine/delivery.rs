@@ -21,6 +21,8 @@ use super::{Engine, Millis, Service, Turn, later};
 
 /// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
 pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+/// Deliveries that a pull has room for when it has found its first job.
+const ROOM_AT_FIRST: usize = 32;
 
 /// Waits in progress.
 #[derive(Debug, Default)]
@@ -321,8 +323,7 @@ impl Engine {
         if self.queues.get(key).paused {
             return Vec::new();
         }
-        let ready = self.queues.get(key).ready.len();
-        let mut deliveries = Vec::with_capacity(request.count.min(ready));
+        let mut deliveries = Vec::new();
         let mut bytes = 0;
         while deliveries.len() < request.count
             && let Some(next) = self.next_ready(turn, key, request.group.as_deref())
@@ -332,6 +333,11 @@ impl Engine {
             bytes += job.bytes();
             if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {
                 break;
+            }
+            if deliveries.is_empty() {
+                // How many more there are for this pull is known only at the end.
+                let ready = self.queues.get(key).ready.len();
+                deliveries.reserve_exact(request.count.min(ready).min(ROOM_AT_FIRST));
             }
             deliveries.push(self.deliver(turn, next, request, caller));
         }
