@@ -265,18 +265,20 @@ impl Engine {
 
     /// Waits stand in the indexes of what they wait for and of whom they belong to.
     fn check_waits(&self, armed: &mut Armed) -> Check {
-        let (mut by_job, mut by_connection, mut by_queue) =
-            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut by_job, mut by_connection) = (BTreeSet::new(), BTreeSet::new());
+        let mut by_queue = BTreeMap::new();
         for (waiter, wait) in &self.waits.waits {
             armed.needs(wait.ends_at, Timer::Wait(*waiter));
-            put(&mut by_connection, wait.caller, *waiter);
+            by_connection.extend(wait.caller.map(|connection| (connection, *waiter)));
             match &wait.kind {
                 WaitKind::Pull { queue, request } => {
                     let stand = Stand::of(request.group.as_deref());
                     let pulls: &mut BTreeMap<_, _> = by_queue.entry(*queue).or_default();
                     pulls.insert(*waiter, stand);
                 }
-                WaitKind::Job { key, .. } => put(&mut by_job, Some(*key), *waiter),
+                WaitKind::Job { key, .. } => {
+                    by_job.insert((*key, *waiter));
+                }
             }
         }
         let (jobs, connections) = (&self.waits.by_job, &self.waits.by_connection);
@@ -291,7 +293,7 @@ impl Engine {
         ensure(by_queue.is_empty(), || {
             format!("pulls wait in queues that are gone: {by_queue:?}")
         })?;
-        let gone = by_job.keys().find(|key| !self.store.contains(**key));
+        let gone = by_job.iter().find(|(key, _)| !self.store.contains(*key));
         same("waits for jobs that are gone", &None, &gone)
     }
 
@@ -505,12 +507,6 @@ fn recency(what: &str, wanted: &BTreeSet<JobKey>, found: &Recency) -> Check {
     let order: BTreeMap<_, _> = order.collect();
     same(what, &order, &stamps.collect())?;
     same(what, wanted, &order.keys().copied().collect())
-}
-
-fn put<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: Option<K>, value: V) {
-    if let Some(key) = key {
-        index.entry(key).or_default().insert(value);
-    }
 }
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {

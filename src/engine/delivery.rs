@@ -29,9 +29,9 @@ const ROOM_AT_FIRST: usize = 32;
 pub(super) struct Waits {
     pub(super) waits: BTreeMap<WaiterId, Wait>,
     /// Who waits for which job.
-    pub(super) by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
-    /// Whose connection they belong to.
-    pub(super) by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
+    pub(super) by_job: BTreeSet<(JobKey, WaiterId)>,
+    /// Whose connection they belong to. Pairs, so that a worker who waits again and again costs no room of its own.
+    pub(super) by_connection: BTreeSet<(ConnectionId, WaiterId)>,
     next: u64,
 }
 
@@ -71,21 +71,17 @@ impl Waits {
         let id = WaiterId(self.next);
         self.next += 1;
         if let Some(connection) = wait.caller {
-            self.by_connection.entry(connection).or_default().insert(id);
+            self.by_connection.insert((connection, id));
         }
         self.waits.insert(id, wait);
         id
     }
 }
 
-/// Takes a wait out of an index, and the entry with its last one.
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<WaiterId>>, key: &K, waiter: WaiterId) {
-    if let Some(waiters) = index.get_mut(key) {
-        waiters.remove(&waiter);
-        if waiters.is_empty() {
-            index.remove(key);
-        }
-    }
+/// The waits that an index has under a key, first come first.
+fn waits_of<K: Ord + Copy>(index: &BTreeSet<(K, WaiterId)>, key: K) -> Vec<WaiterId> {
+    let waits = index.range((key, WaiterId(u64::MIN))..=(key, WaiterId(u64::MAX)));
+    waits.map(|(_, waiter)| *waiter).collect()
 }
 
 impl Engine {
@@ -155,7 +151,7 @@ impl Engine {
             caller: turn.caller,
             kind: WaitKind::Job { key, until },
         });
-        self.waits.by_job.entry(key).or_default().insert(waiter);
+        self.waits.by_job.insert((key, waiter));
         self.deadlines.insert(ends_at, Timer::Wait(waiter));
         Progressing::Waiting(waiter)
     }
@@ -184,8 +180,7 @@ impl Engine {
 
     /// Ends the waits of a connection without an answer.
     pub(super) fn drop_waits_of(&mut self, connection: ConnectionId) {
-        let waiters = self.waits.by_connection.remove(&connection);
-        for waiter in waiters.unwrap_or_default() {
+        for waiter in waits_of(&self.waits.by_connection, connection) {
             self.cancel_wait(waiter);
         }
     }
@@ -193,7 +188,7 @@ impl Engine {
     fn forget_wait(&mut self, waiter: WaiterId) -> Option<Wait> {
         let wait = self.waits.waits.remove(&waiter)?;
         if let Some(connection) = wait.caller {
-            remove_from(&mut self.waits.by_connection, &connection, waiter);
+            self.waits.by_connection.remove(&(connection, waiter));
         }
         match &wait.kind {
             WaitKind::Pull { queue, request } => {
@@ -205,18 +200,17 @@ impl Engine {
                 }
                 self.note_idle(*queue);
             }
-            WaitKind::Job { key, .. } => remove_from(&mut self.waits.by_job, key, waiter),
+            WaitKind::Job { key, .. } => {
+                self.waits.by_job.remove(&(*key, waiter));
+            }
         }
         Some(wait)
     }
 
     /// Tells everybody who waits for the job how it ended; a wait that is for something else goes on.
     pub(super) fn end_job_waits(&mut self, turn: &mut Turn<'_>, key: JobKey, how: &Waited) {
-        let Some(waiters) = self.waits.by_job.get(&key).cloned() else {
-            return;
-        };
         let gone = matches!(how, Waited::Removed);
-        for waiter in waiters {
+        for waiter in waits_of(&self.waits.by_job, key) {
             let Some(wait) = self.waits.waits.get(&waiter) else {
                 continue;
             };
@@ -270,7 +264,8 @@ impl Engine {
 
     /// Serves the queues whose turn was put off.
     pub(super) fn serve_held(&mut self, turn: &mut Turn<'_>) {
-        for key in std::mem::take(&mut self.unserved) {
+        // One by one, since the set keeps its room so.
+        while let Some(key) = self.unserved.pop_first() {
             self.serve_now(turn, key);
         }
     }
