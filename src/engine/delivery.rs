@@ -449,9 +449,6 @@ impl Engine {
             && let Some(owned) = self.connections.get_mut(&connection)
         {
             owned.remove(&run.serial);
-            if owned.is_empty() {
-                self.connections.remove(&connection);
-            }
         }
         Some(run)
     }

@@ -261,7 +261,8 @@ pub struct Engine {
     webhooks: Webhooks,
     crons: Crons,
     notices: Notices,
-    /// Deliveries that go back when their connection closes, by delivery number.
+    /// Deliveries that go back when their connection closes, by delivery number. A connection without any keeps its place
+    /// until it closes: a worker that takes one job at a time would make it anew for each.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use.
     names: Names,

@@ -367,6 +367,7 @@ impl Engine {
     fn read_memory_stats(&self) -> MemoryStats {
         let queues = self.queues.all().map(|(_, queue)| queue.counts());
         let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
+        let deliveries = self.connections.values().map(BTreeMap::len);
         MemoryStats {
             job_index: self.store.len(),
             completed_jobs: jobs.completed,
@@ -374,8 +375,8 @@ impl Engine {
             job_logs: self.retention.logged_jobs(),
             custom_id_map: self.store.custom_ids(),
             job_locks: self.figures.locks,
-            client_jobs: self.connections.len(),
-            client_jobs_total: self.connections.values().map(BTreeMap::len).sum(),
+            client_jobs: deliveries.clone().filter(|held| *held > 0).count(),
+            client_jobs_total: deliveries.sum(),
             pending_dep_checks: 0,
             stalled_candidates: 0,
             processing_total: jobs.active,
@@ -397,6 +398,8 @@ impl Engine {
         self.tick(turn);
         self.store.shrink();
         self.retention.shrink();
+        self.connections
+            .retain(|_, deliveries| !deliveries.is_empty());
         self.connections.shrink_to_fit();
         self.queues.shrink();
         for (_, queue) in self.queues.iter_mut() {
