@@ -469,7 +469,7 @@ impl Engine {
     /// Takes back jobs that were handed out but never reached anybody, as if they had not been.
     pub fn give_back(&mut self, turn: &mut Turn<'_>, deliveries: &[Delivery]) {
         self.tick(turn);
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             for delivery in deliveries {
                 engine.give_back_one(turn, delivery);
             }
