@@ -224,6 +224,11 @@ fn calls_and_waits() -> Vec<Row> {
             "bytes",
         ),
         (
+            "level of a log line; a longer one is cut at",
+            count(bounds::LOG_LEVEL_MAX),
+            "bytes",
+        ),
+        (
             "error of a child that the error of its parent repeats; of a longer one the middle is left out",
             count(TOLD_ERROR_MAX),
             "bytes",
@@ -326,6 +331,11 @@ fn retention() -> Vec<Row> {
             "jobs with a log",
             count(config.logged_jobs_max),
             "jobs, the last used",
+        ),
+        (
+            "levels and messages of all logs, up to; beyond it whole logs go, the least recently used first",
+            count(config.log_bytes_max),
+            "bytes",
         ),
         (
             "entries in the timeline of a job",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::deadline::Timer;
 use super::delivery::WaitKind;
 use super::id::JobId;
-use super::job::State;
+use super::job::{LogLine, State};
 use super::outcome::WaiterId;
 use super::queue::Queue;
 use super::retention::Recency;
@@ -401,7 +401,13 @@ impl Engine {
         let logged: BTreeSet<_> = self.retention.logs.keys().copied().collect();
         let gone = logged.iter().find(|key| !self.store.contains(**key));
         same("logs of jobs that are gone", &None, &gone)?;
-        recency("logs", &logged, &self.retention.log_use)
+        recency("logs", &logged, &self.retention.log_use)?;
+        let bytes = self.retention.logs.values().flatten().map(LogLine::bytes);
+        same("bytes of logs", &bytes.sum(), &self.retention.log_bytes)?;
+        ensure(
+            self.retention.log_bytes <= self.config.log_bytes_max,
+            || "too many bytes of logs".to_owned(),
+        )
     }
 
     /// Names are counted by the jobs that have them.

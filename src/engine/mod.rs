@@ -141,6 +141,9 @@ pub struct Config {
     pub results_max: usize,
     /// Jobs whose logs are kept, the most recently used.
     pub logged_jobs_max: usize,
+    /// Bytes that the levels and messages of all logs take together; beyond it whole logs go, the least recently used
+    /// first.
+    pub log_bytes_max: usize,
     /// Ids kept of completed jobs that were deleted, so that others can still depend on them.
     pub proofs_max: usize,
     /// Dead letters kept per queue that does not say.
@@ -182,6 +185,7 @@ impl Default for Config {
             completed_retention: None,
             results_max: 10_000,
             logged_jobs_max: 10_000,
+            log_bytes_max: 64 * 1_024 * 1_024,
             proofs_max: 100_000,
             dlq_max: 10_000,
             dlq_age: 604_800_000,
