@@ -281,6 +281,27 @@ impl Backlog {
         }
     }
 
+    /// The turn by which a ready job of that group, or of none, is delivered.
+    pub(super) fn turn(&self, group: Option<&Arc<str>>) -> Option<u64> {
+        match group {
+            Some(name) => self.groups.get(name)?.turn,
+            None => self.free_turn,
+        }
+    }
+
+    /// A delivery that took such a turn has never been: as long as there is a ready job, it comes by that turn.
+    pub(super) fn give_turn_back(&mut self, group: Option<&Arc<str>>, turn: u64) {
+        let give = |own: &mut Option<u64>| *own = own.map(|own| own.min(turn));
+        match group {
+            Some(name) => {
+                if let Some(key) = self.groups.find(name) {
+                    self.groups.change(key, |group| give(&mut group.turn));
+                }
+            }
+            None => give(&mut self.free_turn),
+        }
+    }
+
     /// A job of no group is about to leave by delivery: the next one waits for its turn.
     pub(super) fn pass_free_turn(&mut self) {
         self.free_turn = None;

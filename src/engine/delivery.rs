@@ -373,6 +373,8 @@ impl Engine {
         let serial = self.next_delivery;
         self.next_delivery += 1;
         let limit = request.group.as_ref().and_then(|group| group.limit);
+        let job = self.store.job(key);
+        let taken = self.queues.get(job.queue).ready.turn(job.group());
         self.count_in_group(key, limit, serial);
         self.unqueue(key);
         let token = request.locked.then(|| self.ids.token(now));
@@ -401,6 +403,7 @@ impl Engine {
             connection,
             timeout_at,
             limited: limit.is_some(),
+            turn: taken,
             armed_at: None,
         });
         let queue = self.queues.get_mut(job.queue);
@@ -466,7 +469,8 @@ impl Engine {
         self.serve(turn, queue);
     }
 
-    /// Takes back jobs that were handed out but never reached anybody, as if they had not been.
+    /// Takes back jobs that were handed out but never reached anybody, as if they had not been. What was told of it stays
+    /// told, and counted: a total never falls.
     pub fn give_back(&mut self, turn: &mut Turn<'_>, deliveries: &[Delivery]) {
         self.tick(turn);
         self.hold_on(turn, |engine, turn| {
@@ -494,13 +498,21 @@ impl Engine {
         {
             life.timeline.pop();
         }
-        if let Some(run) = self.end_delivery(key, Some(EndCause::Withdrawn)) {
-            let life = self.store.job_mut(key).life();
-            (life.ended, life.last_heartbeat) = run.before;
-            self.uncount_in_group(key, &run);
-            let (now, queue) = (self.now, self.store.job(key).queue);
-            self.queues.get_mut(queue).put_token_back(now, run.serial);
-        }
+        let Some(run) = self.end_delivery(key, Some(EndCause::Withdrawn)) else {
+            return;
+        };
+        let job = self.store.job_mut(key);
+        let life = job.life();
+        (life.ended, life.last_heartbeat) = run.before;
+        let (queue, group) = (job.queue, job.group().cloned());
+        self.uncount_in_group(key, &run);
+        self.queues
+            .get_mut(queue)
+            .put_token_back(self.now, run.serial);
         self.requeue(turn, key, run_at);
+        if let Some(taken) = run.turn {
+            let ready = &mut self.queues.get_mut(queue).ready;
+            ready.give_turn_back(group.as_ref(), taken);
+        }
     }
 }

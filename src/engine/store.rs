@@ -114,6 +114,8 @@ pub(super) struct Run {
     pub(super) timeout_at: Option<Millis>,
     /// The pull limited the deliveries of a group, so this one counts there.
     pub(super) limited: bool,
+    /// The turn that it took, which its group has again if this one is given back.
+    pub(super) turn: Option<u64>,
     /// When its entry in the deadline order stands, never after the real deadline; `None` while it has no deadline.
     pub(super) armed_at: Option<Millis>,
 }

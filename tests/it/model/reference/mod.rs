@@ -68,6 +68,8 @@ pub struct Active {
     connection: Caller,
     /// Counted in a window of its group.
     limited: bool,
+    /// The turn of its group that it took.
+    turn: Option<u64>,
     /// What the delivery before had left: its late token, whether a timeout ended it unlocked, the last sign of life.
     before: (Option<LockToken>, bool, Millis),
 }
