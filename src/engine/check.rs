@@ -492,6 +492,11 @@ impl Engine {
         }
         let known = workers.by_connection.clone().into_iter().collect();
         same("workers of connections", &owned, &known)?;
+        let serving = workers.list.iter().flat_map(|(place, worker)| {
+            let queues = worker.view.queues.iter();
+            queues.map(|queue| (Arc::clone(queue), *place))
+        });
+        same("workers of queues", &serving.collect(), &workers.by_queue)?;
         match workers.check_at {
             Some(at) => armed.needs(at, Timer::Workers),
             None => ensure(workers.list.is_empty(), || {
