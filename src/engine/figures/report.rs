@@ -258,17 +258,11 @@ pub struct QueueHealth {
 
 /// Jobs per state, paused or not.
 fn unadjusted(queue: &Queue) -> Counts {
-    let counts = queue.counts();
-    let prioritized = if queue.paused {
-        queue.prioritized
-    } else {
-        counts.prioritized
-    };
     Counts {
-        waiting: counts.waiting + counts.prioritized + counts.paused - prioritized,
-        prioritized,
+        waiting: queue.ready.len() - queue.prioritized,
+        prioritized: queue.prioritized,
         paused: 0,
-        ..counts
+        ..queue.counts()
     }
 }
 
