@@ -71,9 +71,9 @@ pub use delivery::PULL_BYTES_MAX;
 pub use dependency::TOLD_ERROR_MAX;
 pub use event::{Event, EventKind, StallDetail, WorkerLoad};
 pub use figures::{
-    Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
-    QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Throughput, Timed,
-    Totalled, Totals,
+    COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
+    MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
+    StorageStatus, Throughput, Timed, Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken};
@@ -282,6 +282,8 @@ pub struct Engine {
     instant: Millis,
     /// Queues whose waiting pulls are to be served then.
     unserved: BTreeSet<QueueKey>,
+    /// When memory was last given back on demand.
+    compacted_at: Option<Millis>,
 }
 
 impl Engine {
@@ -312,6 +314,7 @@ impl Engine {
             holding: false,
             instant: Millis::MIN,
             unserved: BTreeSet::new(),
+            compacted_at: None,
         }
     }
 

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 pub use latency::{Histogram, LATENCY_BOUNDS, Latency, Timed};
 pub use report::{
-    Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail, QueueHealth,
-    QueueMetrics, QueueSummary, Stats, StorageStatus, Totalled,
+    COMPACTION_PERIOD, Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail,
+    QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Totalled,
 };
 pub use speed::Throughput;
 

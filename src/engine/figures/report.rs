@@ -14,6 +14,8 @@ use super::super::{Engine, Millis, Turn};
 use super::minutes::Minute;
 use super::{Counted, Latency, Throughput, Totals};
 
+/// Ms from one compaction to the next. It looks at every job while everybody else waits, and any client may ask for it.
+pub const COMPACTION_PERIOD: Millis = 10_000;
 /// Dead letters that the detail of a queue shows.
 const DEAD_LETTERS_SHOWN: usize = 10;
 
@@ -387,9 +389,15 @@ impl Engine {
         StorageStatus::IN_MEMORY
     }
 
-    /// Gives back memory that was needed once and is not any more.
-    pub fn compact(&mut self, turn: &mut Turn<'_>) {
+    /// Gives back memory that was needed once and is not any more; whether it did: within [`COMPACTION_PERIOD`] of the last
+    /// time it does nothing.
+    pub fn compact(&mut self, turn: &mut Turn<'_>) -> bool {
         self.tick(turn);
+        let since = self.compacted_at.map(|at| self.now.saturating_sub(at));
+        if since.is_some_and(|ms| ms < COMPACTION_PERIOD) {
+            return false;
+        }
+        self.compacted_at = Some(self.now);
         self.store.shrink();
         self.retention.shrink();
         self.connections
@@ -403,6 +411,7 @@ impl Engine {
             queue.figures.failed.shrink();
         }
         self.figures.minutes.shrink_to_fit();
+        true
     }
 
     /// Queues at a glance, in order of first use.

@@ -10,9 +10,9 @@ use bunqueue_mcp::command::{
     RegisterWorker, RemoveDedupKey,
 };
 use bunqueue_mcp::engine::{
-    Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind, Millis, NewJob,
-    QueueHealth, QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven, Totals,
-    WorkerRegistration,
+    COMPACTION_PERIOD, Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind,
+    Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven,
+    Totals, WorkerRegistration,
 };
 
 use super::flow::after;
@@ -737,6 +737,20 @@ fn compaction_changes_nothing_that_can_be_read() {
         queue: queue("q"),
         key: "k".into(),
     });
+}
+
+#[test]
+fn compaction_takes_a_rest() {
+    let mut world = World::new();
+    let mut compacts = |ms| {
+        world.sleep(ms);
+        let mut did = None;
+        world.act(|engine, turn| did = Some(engine.compact(turn)));
+        did
+    };
+    let period = COMPACTION_PERIOD;
+    let did = [0, 1, period - 2, 1, period - 1].map(&mut compacts);
+    assert_eq!(did, [true, false, false, true, false].map(Some));
 }
 
 #[test]
