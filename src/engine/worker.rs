@@ -280,13 +280,19 @@ impl Engine {
     /// All workers, in order of registration, with totals; those count workers that are gone, too.
     pub fn workers(&mut self, turn: &mut Turn<'_>) -> (Vec<WorkerView>, WorkerStats) {
         self.tick(turn);
+        let all = self.workers.list.values().map(|worker| &worker.view);
+        (self.list_workers(all), self.worker_stats())
+    }
+
+    /// Totals over all workers and those that are gone.
+    pub(super) fn worker_stats(&self) -> WorkerStats {
         let gone = WorkerStats {
             total_processed: self.workers.gone_processed,
             total_failed: self.workers.gone_failed,
             ..WorkerStats::default()
         };
         let all = self.workers.list.values().map(|worker| &worker.view);
-        self.list_workers(gone, all)
+        self.sum_workers(gone, all)
     }
 
     /// The workers that say they serve a queue, in order of registration, with totals over them alone.
@@ -296,31 +302,39 @@ impl Engine {
         queue: &str,
     ) -> (Vec<WorkerView>, WorkerStats) {
         self.tick(turn);
-        self.list_workers(WorkerStats::default(), self.workers.serving(queue))
+        let serving = || self.workers.serving(queue);
+        let stats = self.sum_workers(WorkerStats::default(), serving());
+        (self.list_workers(serving()), stats)
     }
 
-    fn list_workers<'a>(
+    fn list_workers<'a>(&self, views: impl Iterator<Item = &'a WorkerView>) -> Vec<WorkerView> {
+        let show = |view: &WorkerView| WorkerView {
+            active: self.is_active(view),
+            ..view.clone()
+        };
+        views.map(show).collect()
+    }
+
+    fn sum_workers<'a>(
         &self,
         mut stats: WorkerStats,
         views: impl Iterator<Item = &'a WorkerView>,
-    ) -> (Vec<WorkerView>, WorkerStats) {
-        let mut list = Vec::new();
+    ) -> WorkerStats {
         for view in views {
-            let active = self.now - view.last_seen < self.config.worker_timeout;
             stats.total += 1;
             count_in(&mut stats.total_processed, view.processed_jobs);
             count_in(&mut stats.total_failed, view.failed_jobs);
             count_in(&mut stats.active_jobs, view.active_jobs);
-            if active {
+            if self.is_active(view) {
                 stats.active += 1;
                 count_in(&mut stats.concurrency_slots, view.concurrency);
             }
-            list.push(WorkerView {
-                active,
-                ..view.clone()
-            });
         }
-        (list, stats)
+        stats
+    }
+
+    fn is_active(&self, view: &WorkerView) -> bool {
+        self.now - view.last_seen < self.config.worker_timeout
     }
 
     fn arm_worker_check(&mut self) {

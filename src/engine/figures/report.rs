@@ -201,16 +201,18 @@ pub struct Overview {
     pub memory: MemoryStats,
     /// The store.
     pub storage: StorageStatus,
-    /// Workers, in order of registration.
+    /// Workers, in order of registration, if asked for.
     pub workers: Vec<WorkerView>,
     /// Over all of them.
     pub worker_stats: WorkerStats,
-    /// Crons, in order of creation.
+    /// Crons, in order of creation, if asked for.
     pub crons: Vec<Cron>,
     /// How many webhooks there are.
     pub webhooks: WebhookStats,
-    /// Queues, in order of first use.
+    /// Queues, in order of first use, as many as were asked for.
     pub queues: Vec<QueueSummary>,
+    /// How many queues there are beside those.
+    pub omitted_queues: usize,
 }
 
 /// A queue for its page of a dashboard.
@@ -417,19 +419,22 @@ impl Engine {
     /// Queues at a glance, in order of first use.
     pub fn queue_summaries(&mut self, turn: &mut Turn<'_>) -> Vec<QueueSummary> {
         self.tick(turn);
-        self.read_summaries()
+        let (queues, _) = self.queues.listed(usize::MAX);
+        queues.into_iter().map(summary).collect()
     }
 
-    fn read_summaries(&self) -> Vec<QueueSummary> {
-        let names = self.queues.names();
-        let keys = names.iter().filter_map(|name| self.queues.find(name));
-        keys.map(|key| summary(self.queues.get(key))).collect()
-    }
-
-    /// Everything over all queues.
-    pub fn overview(&mut self, turn: &mut Turn<'_>) -> Overview {
-        let (workers, worker_stats) = self.workers(turn);
-        let crons = self.crons(turn, None);
+    /// Everything over all queues: `registered` lists workers and crons, `queues` so many queues, the first in use. Whoever
+    /// needs no lists spares those who wait the time to make them.
+    pub fn overview(&mut self, turn: &mut Turn<'_>, registered: bool, queues: usize) -> Overview {
+        self.tick(turn);
+        let worker_stats = self.worker_stats();
+        let (workers, crons) = if registered {
+            (self.workers(turn).0, self.crons(turn, None))
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let (queues, omitted_queues) = self.queues.listed(queues);
+        let queues = queues.into_iter().map(summary).collect();
         Overview {
             at: self.now,
             stats: self.read_stats(),
@@ -440,7 +445,8 @@ impl Engine {
             worker_stats,
             crons,
             webhooks: self.webhook_stats(),
-            queues: self.read_summaries(),
+            queues,
+            omitted_queues,
         }
     }
 
