@@ -105,7 +105,7 @@ mod tests {
     fn commands_of_a_batch_share_its_time() {
         let (mut meter, clock) = (Meter::default(), ManualClock::new(0));
         let mut engine = Engine::new(crate::engine::Config::default(), [1; 32]);
-        let commands = [pull(), pull(), ListQueues.into(), GetOverview.into()];
+        let commands = [pull(), pull(), ListQueues.into(), GetOverview::ALL.into()];
         let measured = meter
             .begin(&commands, &clock)
             .expect("the first is measured");

@@ -72,6 +72,8 @@ pub const EVENT_TYPES_MAX: usize = 32;
 /// Bytes of one text that a client adds to a job: an error, a stack line, a progress message, a log line. Longer ones
 /// are cut, so that no job outgrows the frame that delivers it.
 pub const TEXT_MAX: usize = 65_536;
+/// Bytes of the level of a log line, which may be any text; longer ones are cut.
+pub const LOG_LEVEL_MAX: usize = 256;
 /// Bytes of the data that an update may put into a job.
 pub const UPDATE_MAX: usize = 32 * 1_024 * 1_024;
 /// Jobs of one listing; no frame holds more.
@@ -196,11 +198,16 @@ impl GroupId {
 
 /// A text cut to [`TEXT_MAX`], at the border of a character, with a mark at its end.
 pub fn cut(text: Arc<str>) -> Arc<str> {
+    cut_to(TEXT_MAX, text)
+}
+
+/// The same with another bound, of at least the mark's 3 bytes.
+pub fn cut_to(max: usize, text: Arc<str>) -> Arc<str> {
     const MARK: &str = "…";
-    if text.len() <= TEXT_MAX {
+    if text.len() <= max {
         return text;
     }
-    let end = text.floor_char_boundary(TEXT_MAX - MARK.len());
+    let end = text.floor_char_boundary(max.saturating_sub(MARK.len()));
     let kept = text.get(..end).unwrap_or_default();
     format!("{kept}{MARK}").into()
 }

@@ -5,7 +5,7 @@ use crate::broker::{
 };
 use crate::command::bounds;
 use crate::engine::{
-    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, CRONS_MAX, Config,
+    ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, COMPACTION_PERIOD, CRONS_MAX, Config,
     DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
     NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIES_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX,
     WEBHOOKS_MAX, WORKER_BYTES_MAX, WORKERS_MAX,
@@ -229,6 +229,11 @@ fn calls_and_waits() -> Vec<Row> {
             "bytes",
         ),
         (
+            "level of a log line; a longer one is cut at",
+            count(bounds::LOG_LEVEL_MAX),
+            "bytes",
+        ),
+        (
             "error of a child that the error of its parent repeats; of a longer one the middle is left out",
             count(TOLD_ERROR_MAX),
             "bytes",
@@ -333,6 +338,11 @@ fn retention() -> Vec<Row> {
             "jobs, the last used",
         ),
         (
+            "levels and messages of all logs, up to; beyond it whole logs go, the least recently used first",
+            count(config.log_bytes_max),
+            "bytes",
+        ),
+        (
             "entries in the timeline of a job",
             count(TIMELINE_MAX),
             "entries, the first",
@@ -371,6 +381,11 @@ fn retention() -> Vec<Row> {
         (
             "time between two looks for what subscribers are told of queues and workers",
             NOTICE_PERIOD.into(),
+            "ms",
+        ),
+        (
+            "time from one compaction of memory on demand to the next",
+            COMPACTION_PERIOD.into(),
             "ms",
         ),
         (

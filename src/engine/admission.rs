@@ -165,7 +165,9 @@ impl Engine {
         if admitted_late {
             self.store.job_mut(key).life().admitted_at = Some(now);
         }
-        self.tie_new(key, new.links);
+        if let Some(links) = new.links {
+            self.tie(key, *links);
+        }
         self.own_key(key);
         self.enqueue(key);
         let job = self.store.job_mut(key);

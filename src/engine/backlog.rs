@@ -281,6 +281,27 @@ impl Backlog {
         }
     }
 
+    /// The turn by which a ready job of that group, or of none, is delivered.
+    pub(super) fn turn(&self, group: Option<&Arc<str>>) -> Option<u64> {
+        match group {
+            Some(name) => self.groups.get(name)?.turn,
+            None => self.free_turn,
+        }
+    }
+
+    /// A delivery that took such a turn has never been: as long as there is a ready job, it comes by that turn.
+    pub(super) fn give_turn_back(&mut self, group: Option<&Arc<str>>, turn: u64) {
+        let give = |own: &mut Option<u64>| *own = own.map(|own| own.min(turn));
+        match group {
+            Some(name) => {
+                if let Some(key) = self.groups.find(name) {
+                    self.groups.change(key, |group| give(&mut group.turn));
+                }
+            }
+            None => give(&mut self.free_turn),
+        }
+    }
+
     /// A job of no group is about to leave by delivery: the next one waits for its turn.
     pub(super) fn pass_free_turn(&mut self) {
         self.free_turn = None;
@@ -428,35 +449,61 @@ impl Groups {
 
     /// Loads of groups that may be served: whoever admits one of the others admits one of these.
     fn lightest(&self) -> impl Iterator<Item = Load> {
-        let mut loads = self.rotation.keys();
+        let with_active = move |active: u64| {
+            let from = Load { active, used: 0 };
+            self.rotation.range(from..).next().map(|(load, _)| *load)
+        };
+        // Of the groups with as many active jobs, the one that is used least stands first.
+        let firsts = std::iter::successors(with_active(0), move |load| {
+            with_active(load.active.checked_add(1)?)
+        });
         let mut least: Option<u64> = None;
-        std::iter::from_fn(move || {
-            if least == Some(0) {
-                return None;
+        firsts.filter(move |load| {
+            let is_lighter = least.is_none_or(|least| load.used < least);
+            if is_lighter {
+                least = Some(load.used);
             }
-            let load = loads.find(|load| least.is_none_or(|least| load.used < least))?;
-            least = Some(load.used);
-            Some(*load)
+            is_lighter
         })
     }
 
     /// The lowest turn among groups that the pull may be served from, and the first job of that group.
-    ///
-    /// For a pull with limits the cost grows with the number of different loads, not of groups.
     fn next(&self, wish: Option<&PullGroup>) -> Option<(u64, Option<JobKey>)> {
         let (turn, key) = match wish.filter(|wish| wish.has_limits()) {
             None => self.turns.first_key_value()?,
-            Some(wish) => {
-                let most = wish.most();
-                let admitted = self
-                    .rotation
-                    .iter()
-                    .filter(|(load, _)| load.is_within(most));
-                let firsts = admitted.filter_map(|(_, turns)| turns.first_key_value());
-                firsts.min_by_key(|(turn, _)| **turn)?
-            }
+            Some(wish) => self.first_within(wish.most())?,
         };
         Some((*turn, self.groups.get(key.0 as usize)?.ready.first()))
+    }
+
+    /// The lowest turn among groups that are not busier than that.
+    ///
+    /// It is looked for in two ways at once, and whichever ends first has found it: along the turns, where groups that are
+    /// too busy stand in the way, and through the loads, of which each has a lowest turn.
+    fn first_within(&self, most: Load) -> Option<(&u64, &GroupKey)> {
+        let busiest = Load {
+            active: most.active,
+            used: FULL,
+        };
+        let mut by_load = self.rotation.range(..=busiest);
+        let mut lowest = None;
+        for (turn, key) in &self.turns {
+            let place = self.groups.get(key.0 as usize).and_then(Group::place);
+            if place.is_some_and(|(load, _)| load.is_within(most)) {
+                return Some((turn, key));
+            }
+            let Some((load, turns)) = by_load.next() else {
+                return lowest;
+            };
+            if load.is_within(most) {
+                let first = turns.first_key_value();
+                lowest = lowest
+                    .into_iter()
+                    .chain(first)
+                    .min_by_key(|(turn, _)| **turn);
+            }
+        }
+        None
     }
 
     /// Whether the groups that may be served, and no others, stand in both orders. For tests and diagnosis.

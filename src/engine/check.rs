@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::deadline::Timer;
 use super::delivery::WaitKind;
 use super::id::JobId;
-use super::job::State;
+use super::job::{LogLine, State};
 use super::outcome::WaiterId;
 use super::queue::Queue;
 use super::retention::Recency;
@@ -258,25 +258,27 @@ impl Engine {
                 held.entry(connection).or_default().insert(run.serial, key);
             }
         }
-        let known = self.connections.iter();
+        let known = self.connections.iter().filter(|(_, held)| !held.is_empty());
         let known: BTreeMap<_, _> = known.map(|(id, held)| (*id, held.clone())).collect();
         same("deliveries of connections", &held, &known)
     }
 
     /// Waits stand in the indexes of what they wait for and of whom they belong to.
     fn check_waits(&self, armed: &mut Armed) -> Check {
-        let (mut by_job, mut by_connection, mut by_queue) =
-            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut by_job, mut by_connection) = (BTreeSet::new(), BTreeSet::new());
+        let mut by_queue = BTreeMap::new();
         for (waiter, wait) in &self.waits.waits {
             armed.needs(wait.ends_at, Timer::Wait(*waiter));
-            put(&mut by_connection, wait.caller, *waiter);
+            by_connection.extend(wait.caller.map(|connection| (connection, *waiter)));
             match &wait.kind {
                 WaitKind::Pull { queue, request } => {
                     let stand = Stand::of(request.group.as_deref());
                     let pulls: &mut BTreeMap<_, _> = by_queue.entry(*queue).or_default();
                     pulls.insert(*waiter, stand);
                 }
-                WaitKind::Job { key, .. } => put(&mut by_job, Some(*key), *waiter),
+                WaitKind::Job { key, .. } => {
+                    by_job.insert((*key, *waiter));
+                }
             }
         }
         let (jobs, connections) = (&self.waits.by_job, &self.waits.by_connection);
@@ -291,7 +293,7 @@ impl Engine {
         ensure(by_queue.is_empty(), || {
             format!("pulls wait in queues that are gone: {by_queue:?}")
         })?;
-        let gone = by_job.keys().find(|key| !self.store.contains(**key));
+        let gone = by_job.iter().find(|(key, _)| !self.store.contains(*key));
         same("waits for jobs that are gone", &None, &gone)
     }
 
@@ -399,7 +401,13 @@ impl Engine {
         let logged: BTreeSet<_> = self.retention.logs.keys().copied().collect();
         let gone = logged.iter().find(|key| !self.store.contains(**key));
         same("logs of jobs that are gone", &None, &gone)?;
-        recency("logs", &logged, &self.retention.log_use)
+        recency("logs", &logged, &self.retention.log_use)?;
+        let bytes = self.retention.logs.values().flatten().map(LogLine::bytes);
+        same("bytes of logs", &bytes.sum(), &self.retention.log_bytes)?;
+        ensure(
+            self.retention.log_bytes <= self.config.log_bytes_max,
+            || "too many bytes of logs".to_owned(),
+        )
     }
 
     /// Names are counted by the jobs that have them.
@@ -484,6 +492,11 @@ impl Engine {
         }
         let known = workers.by_connection.clone().into_iter().collect();
         same("workers of connections", &owned, &known)?;
+        let serving = workers.list.iter().flat_map(|(place, worker)| {
+            let queues = worker.view.queues.iter();
+            queues.map(|queue| (Arc::clone(queue), *place))
+        });
+        same("workers of queues", &serving.collect(), &workers.by_queue)?;
         match workers.check_at {
             Some(at) => armed.needs(at, Timer::Workers),
             None => ensure(workers.list.is_empty(), || {
@@ -505,12 +518,6 @@ fn recency(what: &str, wanted: &BTreeSet<JobKey>, found: &Recency) -> Check {
     let order: BTreeMap<_, _> = order.collect();
     same(what, &order, &stamps.collect())?;
     same(what, wanted, &order.keys().copied().collect())
-}
-
-fn put<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: Option<K>, value: V) {
-    if let Some(key) = key {
-        index.entry(key).or_default().insert(value);
-    }
 }
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {

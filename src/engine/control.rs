@@ -81,20 +81,23 @@ impl Engine {
         jobs.len()
     }
 
-    /// Deletes jobs together: those among them that wait for each other go without a word, only others are told.
+    /// Deletes jobs together: those among them that wait for each other go without a word, only others are told. Nobody is
+    /// served before, so that none of them is handed out on its way.
     pub(super) fn delete_all(&mut self, turn: &mut Turn<'_>, jobs: &[JobKey]) {
-        let mut losses: Vec<_> = jobs
-            .iter()
-            .filter_map(|key| {
-                let job = self.erase(turn, *key);
-                Some((job.seq, self.loss_of(&job)?))
-            })
-            .collect();
-        losses.sort_unstable_by_key(|(seq, _)| *seq);
-        for (_, loss) in losses {
-            self.note_consequence(loss);
-        }
-        self.settle(turn);
+        self.hold_on(turn, |engine, turn| {
+            let mut losses: Vec<_> = jobs
+                .iter()
+                .filter_map(|key| {
+                    let job = engine.erase(turn, *key);
+                    Some((job.seq, engine.loss_of(&job)?))
+                })
+                .collect();
+            losses.sort_unstable_by_key(|(seq, _)| *seq);
+            for (_, loss) in losses {
+                engine.note_consequence(loss);
+            }
+            engine.settle(turn);
+        });
     }
 
     /// Whether a job that was seen in a state is still there, and in that state.

@@ -21,15 +21,17 @@ use super::{Engine, Millis, Service, Turn, later};
 
 /// Bytes of data and texts that one pull hands out at most, its first job aside: what is pulled must fit one frame.
 pub const PULL_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+/// Deliveries that a pull has room for when it has found its first job.
+const ROOM_AT_FIRST: usize = 32;
 
 /// Waits in progress.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     pub(super) waits: BTreeMap<WaiterId, Wait>,
     /// Who waits for which job.
-    pub(super) by_job: BTreeMap<JobKey, BTreeSet<WaiterId>>,
-    /// Whose connection they belong to.
-    pub(super) by_connection: BTreeMap<ConnectionId, BTreeSet<WaiterId>>,
+    pub(super) by_job: BTreeSet<(JobKey, WaiterId)>,
+    /// Whose connection they belong to. Pairs, so that a worker who waits again and again costs no room of its own.
+    pub(super) by_connection: BTreeSet<(ConnectionId, WaiterId)>,
     next: u64,
 }
 
@@ -69,21 +71,17 @@ impl Waits {
         let id = WaiterId(self.next);
         self.next += 1;
         if let Some(connection) = wait.caller {
-            self.by_connection.entry(connection).or_default().insert(id);
+            self.by_connection.insert((connection, id));
         }
         self.waits.insert(id, wait);
         id
     }
 }
 
-/// Takes a wait out of an index, and the entry with its last one.
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<WaiterId>>, key: &K, waiter: WaiterId) {
-    if let Some(waiters) = index.get_mut(key) {
-        waiters.remove(&waiter);
-        if waiters.is_empty() {
-            index.remove(key);
-        }
-    }
+/// The waits that an index has under a key, first come first.
+fn waits_of<K: Ord + Copy>(index: &BTreeSet<(K, WaiterId)>, key: K) -> Vec<WaiterId> {
+    let waits = index.range((key, WaiterId(u64::MIN))..=(key, WaiterId(u64::MAX)));
+    waits.map(|(_, waiter)| *waiter).collect()
 }
 
 impl Engine {
@@ -153,7 +151,7 @@ impl Engine {
             caller: turn.caller,
             kind: WaitKind::Job { key, until },
         });
-        self.waits.by_job.entry(key).or_default().insert(waiter);
+        self.waits.by_job.insert((key, waiter));
         self.deadlines.insert(ends_at, Timer::Wait(waiter));
         Progressing::Waiting(waiter)
     }
@@ -182,8 +180,7 @@ impl Engine {
 
     /// Ends the waits of a connection without an answer.
     pub(super) fn drop_waits_of(&mut self, connection: ConnectionId) {
-        let waiters = self.waits.by_connection.remove(&connection);
-        for waiter in waiters.unwrap_or_default() {
+        for waiter in waits_of(&self.waits.by_connection, connection) {
             self.cancel_wait(waiter);
         }
     }
@@ -191,7 +188,7 @@ impl Engine {
     fn forget_wait(&mut self, waiter: WaiterId) -> Option<Wait> {
         let wait = self.waits.waits.remove(&waiter)?;
         if let Some(connection) = wait.caller {
-            remove_from(&mut self.waits.by_connection, &connection, waiter);
+            self.waits.by_connection.remove(&(connection, waiter));
         }
         match &wait.kind {
             WaitKind::Pull { queue, request } => {
@@ -203,18 +200,17 @@ impl Engine {
                 }
                 self.note_idle(*queue);
             }
-            WaitKind::Job { key, .. } => remove_from(&mut self.waits.by_job, key, waiter),
+            WaitKind::Job { key, .. } => {
+                self.waits.by_job.remove(&(*key, waiter));
+            }
         }
         Some(wait)
     }
 
     /// Tells everybody who waits for the job how it ended; a wait that is for something else goes on.
     pub(super) fn end_job_waits(&mut self, turn: &mut Turn<'_>, key: JobKey, how: &Waited) {
-        let Some(waiters) = self.waits.by_job.get(&key).cloned() else {
-            return;
-        };
         let gone = matches!(how, Waited::Removed);
-        for waiter in waiters {
+        for waiter in waits_of(&self.waits.by_job, key) {
             let Some(wait) = self.waits.waits.get(&waiter) else {
                 continue;
             };
@@ -268,7 +264,8 @@ impl Engine {
 
     /// Serves the queues whose turn was put off.
     pub(super) fn serve_held(&mut self, turn: &mut Turn<'_>) {
-        for key in std::mem::take(&mut self.unserved) {
+        // One by one, since the set keeps its room so.
+        while let Some(key) = self.unserved.pop_first() {
             self.serve_now(turn, key);
         }
     }
@@ -321,8 +318,7 @@ impl Engine {
         if self.queues.get(key).paused {
             return Vec::new();
         }
-        let ready = self.queues.get(key).ready.len();
-        let mut deliveries = Vec::with_capacity(request.count.min(ready));
+        let mut deliveries = Vec::new();
         let mut bytes = 0;
         while deliveries.len() < request.count
             && let Some(next) = self.next_ready(turn, key, request.group.as_deref())
@@ -333,6 +329,11 @@ impl Engine {
             bytes += self.store.job(next).bytes();
             if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {
                 break;
+            }
+            if deliveries.is_empty() {
+                // How many more there are for this pull is known only at the end.
+                let ready = self.queues.get(key).ready.len();
+                deliveries.reserve_exact(request.count.min(ready).min(ROOM_AT_FIRST));
             }
             deliveries.push(self.deliver(turn, next, request, caller));
         }
@@ -373,6 +374,8 @@ impl Engine {
         let serial = self.next_delivery;
         self.next_delivery += 1;
         let limit = request.group.as_ref().and_then(|group| group.limit);
+        let job = self.store.job(key);
+        let taken = self.queues.get(job.queue).ready.turn(job.group());
         self.count_in_group(key, limit, serial);
         self.unqueue(key);
         let token = request.locked.then(|| self.ids.token(now));
@@ -401,6 +404,7 @@ impl Engine {
             connection,
             timeout_at,
             limited: limit.is_some(),
+            turn: taken,
             armed_at: None,
         });
         let queue = self.queues.get_mut(job.queue);
@@ -469,9 +473,6 @@ impl Engine {
             && let Some(owned) = self.connections.get_mut(&connection)
         {
             owned.remove(&run.serial);
-            if owned.is_empty() {
-                self.connections.remove(&connection);
-            }
         }
         Some(run)
     }
@@ -489,10 +490,11 @@ impl Engine {
         self.serve(turn, queue);
     }
 
-    /// Takes back jobs that were handed out but never reached anybody, as if they had not been.
+    /// Takes back jobs that were handed out but never reached anybody, as if they had not been. What was told of it stays
+    /// told, and counted: a total never falls.
     pub fn give_back(&mut self, turn: &mut Turn<'_>, deliveries: &[Delivery]) {
         self.tick(turn);
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             for delivery in deliveries {
                 engine.give_back_one(turn, delivery);
             }
@@ -517,13 +519,21 @@ impl Engine {
         {
             life.timeline.pop();
         }
-        if let Some(run) = self.end_delivery(key, Some(EndCause::Withdrawn)) {
-            let life = self.store.job_mut(key).life();
-            (life.ended, life.last_heartbeat) = run.before;
-            self.uncount_in_group(key, &run);
-            let (now, queue) = (self.now, self.store.job(key).queue);
-            self.queues.get_mut(queue).put_token_back(now, run.serial);
-        }
+        let Some(run) = self.end_delivery(key, Some(EndCause::Withdrawn)) else {
+            return;
+        };
+        let job = self.store.job_mut(key);
+        let life = job.life();
+        (life.ended, life.last_heartbeat) = run.before;
+        let (queue, group) = (job.queue, job.group().cloned());
+        self.uncount_in_group(key, &run);
+        self.queues
+            .get_mut(queue)
+            .put_token_back(self.now, run.serial);
         self.requeue(turn, key, run_at);
+        if let Some(taken) = run.turn {
+            let ready = &mut self.queues.get_mut(queue).ready;
+            ready.give_turn_back(group.as_ref(), taken);
+        }
     }
 }

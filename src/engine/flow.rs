@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::id::JobId;
-use super::job::{JobDetail, JobLinks, JobView, NewJob, NewLinks, Parent, Payload, State};
+use super::job::{JobDetail, JobLinks, JobView, NewJob, Parent, Payload, State};
 use super::link::{check_listed, child_bytes};
 use super::outcome::Refusal;
 use super::queue::QueueKey;
@@ -382,13 +382,6 @@ impl Engine {
         FlowNode {
             job,
             children: Some(children),
-        }
-    }
-
-    /// Ties a job that is being stored to what it depends on.
-    pub(super) fn tie_new(&mut self, key: JobKey, links: Option<Box<NewLinks>>) {
-        if let Some(links) = links {
-            self.tie(key, *links);
         }
     }
 }

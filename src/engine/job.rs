@@ -599,3 +599,10 @@ pub struct LogLine {
     /// The text.
     pub message: Arc<str>,
 }
+
+impl LogLine {
+    /// Bytes of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.level.len() + self.message.len()
+    }
+}

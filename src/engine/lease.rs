@@ -365,7 +365,7 @@ impl Engine {
         self.drop_waits_of(connection);
         self.forget_workers_of(connection);
         let owned = self.connections.remove(&connection).unwrap_or_default();
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             for key in owned.into_values() {
                 let Some(run) = engine.store.job_mut(key).life().run.as_mut() else {
                     continue;

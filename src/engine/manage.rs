@@ -127,7 +127,7 @@ impl Engine {
             .map(|key| (key, self.store.job(key).seq))
             .collect();
         let mut promoted = 0;
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             for (key, seq) in delayed {
                 if engine.stands(key, seq, State::Delayed) {
                     engine.make_ready(turn, key);

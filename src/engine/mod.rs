@@ -73,9 +73,9 @@ pub use delivery::PULL_BYTES_MAX;
 pub use dependency::TOLD_ERROR_MAX;
 pub use event::{Event, EventKind, StallDetail, WorkerLoad};
 pub use figures::{
-    Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats, MetricKind, Overview,
-    QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Throughput, Timed,
-    Totalled, Totals,
+    COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
+    MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
+    StorageStatus, Throughput, Timed, Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken, StoredId};
@@ -147,6 +147,9 @@ pub struct Config {
     pub results_max: usize,
     /// Jobs whose logs are kept, the most recently used.
     pub logged_jobs_max: usize,
+    /// Bytes that the levels and messages of all logs take together; beyond it whole logs go, the least recently used
+    /// first.
+    pub log_bytes_max: usize,
     /// Ids kept of completed jobs that were deleted, so that others can still depend on them.
     pub proofs_max: usize,
     /// Dead letters kept per queue that does not say.
@@ -188,6 +191,7 @@ impl Default for Config {
             completed_retention: None,
             results_max: 10_000,
             logged_jobs_max: 10_000,
+            log_bytes_max: 64 * 1_024 * 1_024,
             proofs_max: 100_000,
             dlq_max: 10_000,
             dlq_age: 604_800_000,
@@ -267,7 +271,8 @@ pub struct Engine {
     webhooks: Webhooks,
     crons: Crons,
     notices: Notices,
-    /// Deliveries that go back when their connection closes, by delivery number.
+    /// Deliveries that go back when their connection closes, by delivery number. A connection without any keeps its place
+    /// until it closes: a worker that takes one job at a time would make it anew for each.
     connections: HashMap<ConnectionId, BTreeMap<u64, JobKey>>,
     /// Job names in use.
     names: Names,
@@ -285,6 +290,8 @@ pub struct Engine {
     instant: Millis,
     /// Queues whose waiting pulls are to be served then.
     unserved: BTreeSet<QueueKey>,
+    /// When memory was last given back on demand.
+    compacted_at: Option<Millis>,
 }
 
 impl Engine {
@@ -316,6 +323,7 @@ impl Engine {
             holding: false,
             instant: Millis::MIN,
             unserved: BTreeSet::new(),
+            compacted_at: None,
         }
     }
 

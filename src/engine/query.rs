@@ -118,25 +118,23 @@ impl Engine {
     }
 
     fn creation_order(&self, one: JobKey, two: JobKey, ascending: bool) -> std::cmp::Ordering {
-        let (one, two) = (self.store.job(one), self.store.job(two));
-        let order = one
-            .created_at
-            .cmp(&two.created_at)
-            .then_with(|| one.id.cmp(&two.id));
+        let order = self.creation(one).cmp(&self.creation(two));
         if ascending { order } else { order.reverse() }
     }
 
     fn is_behind(&self, key: JobKey, place: &(Millis, JobId), ascending: bool) -> bool {
-        let job = self.store.job(key);
-        let order = job
-            .created_at
-            .cmp(&place.0)
-            .then_with(|| job.id.cmp(&place.1));
+        let order = self.creation(key).cmp(&(place.0, &place.1));
         if ascending {
             order.is_gt()
         } else {
             order.is_lt()
         }
+    }
+
+    /// What jobs are listed by.
+    fn creation(&self, key: JobKey) -> (Millis, &JobId) {
+        let job = self.store.job(key);
+        (job.created_at, &job.id)
     }
 
     pub(super) fn detail(&self, key: JobKey) -> JobDetail {

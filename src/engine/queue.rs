@@ -296,18 +296,25 @@ impl Queues {
         }
     }
 
+    /// Queues with a known name in order of first use, the first `max` of them, and how many others there are.
+    pub(super) fn listed(&self, max: usize) -> (Vec<&Queue>, usize) {
+        let place = |queue: &&Queue| queue.listed;
+        let queues = self.queues.iter().map(|(_, queue)| queue);
+        let mut listed: Vec<_> = queues.filter(|queue| queue.listed.is_some()).collect();
+        let others = listed.len().saturating_sub(max);
+        if others > 0 {
+            listed.select_nth_unstable_by_key(max, place);
+            listed.truncate(max);
+        }
+        listed.sort_unstable_by_key(place);
+        (listed, others)
+    }
+
     /// Known names, in order of first use.
     pub(super) fn names(&self) -> Vec<Arc<str>> {
-        let mut listed: Vec<_> = self
-            .queues
-            .iter()
-            .filter_map(|(_, queue)| queue.listed.map(|place| (place, &queue.name)))
-            .collect();
-        listed.sort_unstable_by_key(|(place, _)| *place);
-        listed
-            .into_iter()
-            .map(|(_, name)| Arc::clone(name))
-            .collect()
+        let (listed, _) = self.listed(usize::MAX);
+        let names = listed.into_iter().map(|queue| &queue.name);
+        names.map(Arc::clone).collect()
     }
 
     fn remove(&mut self, key: QueueKey) {

@@ -114,7 +114,7 @@ impl Engine {
         run: fn(&mut Self, &mut Turn<'_>, JobKey) -> bool,
     ) -> usize {
         let mut count = 0;
-        self.hold(turn, |engine, turn| {
+        self.hold_on(turn, |engine, turn| {
             for place in places {
                 let job = among(engine.queues.get(queue)).get(&place).copied();
                 count += usize::from(job.is_some_and(|job| run(engine, turn, job)));

@@ -30,6 +30,8 @@ pub(super) struct Retention {
     pub(super) results: Recency,
     pub(super) logs: HashMap<JobKey, VecDeque<LogLine>>,
     pub(super) log_use: Recency,
+    /// Bytes of the texts in all logs.
+    pub(super) log_bytes: usize,
     next_line: u64,
     /// Lines up to this one were stored.
     kept_line: u64,
@@ -101,8 +103,9 @@ impl Retention {
 
     /// Drops what is kept for a job that is gone.
     pub(super) fn forget(&mut self, key: JobKey) {
+        let had_log = self.drop_log(key);
         self.log_marks.forget(&key);
-        if self.logs.remove(&key).is_some() {
+        if had_log {
             self.log_use.forget(key);
         }
     }
@@ -119,6 +122,7 @@ impl Retention {
         if let Some(last) = lines.back() {
             self.next_line = self.next_line.max(last.seq);
             self.kept_line = self.next_line;
+            self.log_bytes += lines.iter().map(LogLine::bytes).sum::<usize>();
             self.logs.insert(key, lines);
             self.log_use.touch(key, false);
         }
@@ -138,6 +142,45 @@ impl Retention {
             (key, first, new.cloned().collect())
         };
         unsaved.into_iter().map(log).collect()
+    }
+
+    /// Appends a line to the log of a job, of which the newest `keep` lines stay.
+    fn append(&mut self, key: JobKey, line: LogLine, keep: usize) {
+        self.log_bytes += line.bytes();
+        self.logs.entry(key).or_default().push_back(line);
+        self.cut_log(key, keep);
+        self.log_use.touch(key, false);
+        self.log_marks.touch(key);
+    }
+
+    /// Drops all but the newest `keep` lines of a log.
+    fn cut_log(&mut self, key: JobKey, keep: usize) {
+        let Some(lines) = self.logs.get_mut(&key) else {
+            return;
+        };
+        let surplus = lines.len().saturating_sub(keep);
+        self.log_bytes -= lines
+            .drain(..surplus)
+            .map(|line| line.bytes())
+            .sum::<usize>();
+    }
+
+    /// Drops the log of a job; whether there was one.
+    fn drop_log(&mut self, key: JobKey) -> bool {
+        let lines = self.logs.remove(&key);
+        self.log_marks.touch(key);
+        self.log_bytes -= lines.iter().flatten().map(LogLine::bytes).sum::<usize>();
+        lines.is_some()
+    }
+
+    /// Drops the least recently used logs as long as there are more than `max` of them, or than `max_bytes` in them.
+    fn bound_logs(&mut self, max: usize, max_bytes: usize) {
+        while self.log_bytes > max_bytes || self.logs.len() > max {
+            let Some(evicted) = self.log_use.evict(self.logs.len().saturating_sub(1)) else {
+                return;
+            };
+            self.drop_log(evicted);
+        }
     }
 }
 
@@ -294,7 +337,8 @@ impl Engine {
         Some(result)
     }
 
-    /// Appends a log line; the newest 100, or fewer by the job's `keepLogs`, stay.
+    /// Appends a log line; the newest 100, or fewer by the job's `keepLogs`, stay. Logs of other jobs may go for it
+    /// ([`super::Config::logged_jobs_max`], [`super::Config::log_bytes_max`]).
     pub fn add_log(
         &mut self,
         turn: &mut Turn<'_>,
@@ -318,23 +362,16 @@ impl Engine {
         if keep == 0 {
             return Change::Applied;
         }
-        self.retention.next_line += 1;
-        let lines = self.retention.logs.entry(key).or_default();
-        lines.push_back(LogLine {
-            seq: self.retention.next_line,
+        let retention = &mut self.retention;
+        retention.next_line += 1;
+        let line = LogLine {
+            seq: retention.next_line,
             at: self.now,
             level,
             message,
-        });
-        while lines.len() > keep {
-            lines.pop_front();
-        }
-        self.retention.log_use.touch(key, false);
-        self.retention.log_marks.touch(key);
-        if let Some(evicted) = self.retention.log_use.evict(self.config.logged_jobs_max) {
-            self.retention.logs.remove(&evicted);
-            self.retention.log_marks.touch(evicted);
-        }
+        };
+        retention.append(key, line, keep);
+        retention.bound_logs(self.config.logged_jobs_max, self.config.log_bytes_max);
         Change::Applied
     }
 
@@ -356,15 +393,9 @@ impl Engine {
         let Some(key) = self.store.find(id) else {
             return;
         };
-        let Some(lines) = self.retention.logs.get_mut(&key) else {
-            return;
-        };
-        while lines.len() > keep {
-            lines.pop_front();
-        }
-        if lines.is_empty() {
-            self.retention.logs.remove(&key);
-            self.retention.log_use.forget(key);
+        self.retention.cut_log(key, keep);
+        if keep == 0 {
+            self.retention.forget(key);
         }
         self.retention.log_marks.touch(key);
     }

@@ -152,6 +152,9 @@ pub(super) struct Run {
     /// The pull limited the deliveries of a group, so this one counts there.
     #[serde(skip)]
     pub(super) limited: bool,
+    /// The turn that it took, which its group has again if this one is given back.
+    #[serde(skip)]
+    pub(super) turn: Option<u64>,
     /// When its entry in the deadline order stands, never after the real deadline; `None` while it has no deadline.
     #[serde(skip)]
     pub(super) armed_at: Option<Millis>,
@@ -219,6 +222,7 @@ impl Run {
             connection: None,
             timeout_at: self.timeout_at,
             limited: false,
+            turn: None,
             armed_at: None,
         }
     }

@@ -1,6 +1,8 @@
 //! A table of values with stable places, in chunks: it grows without moving what it holds, so that no add waits for the
-//! copy of a million others, and a place that is free is used again before a new one.
+//! copy of a million others. A new value comes into the first chunk with room, and a chunk that holds nothing gives its
+//! memory back: after a burst the table shrinks with the values, wherever those that stay happen to stand.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Bytes of one chunk: as much as allocators hand out without rounding up.
@@ -8,15 +10,25 @@ const CHUNK_BYTES: usize = 65_536;
 
 /// See the module.
 pub(super) struct Table<T> {
-    chunks: Vec<Vec<Slot<T>>>,
-    /// First of the free places, which form a list.
-    free: Option<u32>,
+    chunks: Vec<Chunk<T>>,
+    /// The chunks with room.
+    open: BTreeSet<usize>,
+    /// The memory of a chunk that has just become empty, for the next one: values may come and go at the border of two.
+    spare: Vec<Slot<T>>,
     len: usize,
+}
+
+/// Places that follow each other; without memory while it holds nothing.
+struct Chunk<T> {
+    slots: Vec<Slot<T>>,
+    /// First of the free places, which form a list; behind them come those that were never used.
+    free: Option<usize>,
+    used: usize,
 }
 
 enum Slot<T> {
     Used(T),
-    /// With the next free place.
+    /// With the next free place of the chunk.
     Free(Option<u32>),
 }
 
@@ -24,7 +36,8 @@ impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
-            free: None,
+            open: BTreeSet::new(),
+            spare: Vec::new(),
             len: 0,
         }
     }
@@ -33,6 +46,44 @@ impl<T> Default for Table<T> {
 impl<T: fmt::Debug> fmt::Debug for Table<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<T> Chunk<T> {
+    const EMPTY: Self = Self {
+        slots: Vec::new(),
+        free: None,
+        used: 0,
+    };
+
+    /// Puts a value into a free place; which.
+    fn insert(&mut self, value: T) -> usize {
+        self.used += 1;
+        if let Some(place) = self.free
+            && let Some(slot) = self.slots.get_mut(place)
+            && let Slot::Free(next) = slot
+        {
+            self.free = next.map(|next| next as usize);
+            *slot = Slot::Used(value);
+            return place;
+        }
+        self.slots.push(Slot::Used(value));
+        self.slots.len() - 1
+    }
+
+    /// Takes the value out of a place.
+    fn remove(&mut self, place: usize) -> Option<T> {
+        let slot = self.slots.get_mut(place)?;
+        if matches!(slot, Slot::Free(_)) {
+            return None;
+        }
+        let next = self.free.map(|next| next as u32);
+        let Slot::Used(value) = std::mem::replace(slot, Slot::Free(next)) else {
+            return None;
+        };
+        self.free = Some(place);
+        self.used -= 1;
+        Some(value)
     }
 }
 
@@ -45,28 +96,23 @@ impl<T> Table<T> {
     /// # Panics
     /// With more than 4,294,967,295 values.
     pub(super) fn insert(&mut self, value: T) -> u32 {
+        let number = self.open.first().copied().unwrap_or(self.chunks.len());
+        if number == self.chunks.len() {
+            self.chunks.push(Chunk::EMPTY);
+            self.open.insert(number);
+        }
+        let Some(chunk) = self.chunks.get_mut(number) else {
+            unreachable!("chunk {number} is open, and there is none");
+        };
+        if chunk.slots.capacity() == 0 {
+            chunk.slots = std::mem::take(&mut self.spare);
+            chunk.slots.reserve_exact(Self::CHUNK);
+        }
+        let place = number * Self::CHUNK + chunk.insert(value);
+        if chunk.used == Self::CHUNK {
+            self.open.remove(&number);
+        }
         self.len += 1;
-        if let Some(place) = self.free
-            && let Some(slot) = self.slot_mut(place)
-            && let Slot::Free(next) = slot
-        {
-            let next = *next;
-            *slot = Slot::Used(value);
-            self.free = next;
-            return place;
-        }
-        let full = self
-            .chunks
-            .last()
-            .is_none_or(|chunk| chunk.len() == Self::CHUNK);
-        if full {
-            self.chunks.push(Vec::with_capacity(Self::CHUNK));
-        }
-        let before = (self.chunks.len() - 1) * Self::CHUNK;
-        let place = self.chunks.last_mut().map_or(before, |chunk| {
-            chunk.push(Slot::Used(value));
-            before + chunk.len() - 1
-        });
         assert!(
             u32::try_from(place).is_ok(),
             "more than 4,294,967,295 values"
@@ -76,32 +122,24 @@ impl<T> Table<T> {
 
     /// Takes the value out of a place.
     pub(super) fn remove(&mut self, place: u32) -> Option<T> {
-        let free = self.free;
-        let slot = self.slot_mut(place)?;
-        if matches!(slot, Slot::Free(_)) {
-            return None;
-        }
-        let Slot::Used(value) = std::mem::replace(slot, Slot::Free(free)) else {
-            return None;
-        };
+        let (number, place) = Self::parts(place);
+        let chunk = self.chunks.get_mut(number)?;
+        let value = chunk.remove(place)?;
         self.len -= 1;
-        self.free = Some(place);
-        if self.len == 0 && self.chunks.len() > 1 {
-            // A table that was large gives its room back, but for what the next few values need.
-            self.chunks.truncate(1);
-            self.chunks.iter_mut().for_each(Vec::clear);
-            self.free = None;
+        if chunk.used == 0 {
+            let emptied = std::mem::replace(chunk, Chunk::EMPTY);
+            self.spare = emptied.slots;
+            self.spare.clear();
+        }
+        if chunk.used + 1 >= Self::CHUNK {
+            self.open.insert(number);
         }
         Some(value)
     }
 
     pub(super) fn get(&self, place: u32) -> Option<&T> {
-        let place = place as usize;
-        match self
-            .chunks
-            .get(place / Self::CHUNK)?
-            .get(place % Self::CHUNK)?
-        {
+        let (number, place) = Self::parts(place);
+        match self.chunks.get(number)?.slots.get(place)? {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
         }
@@ -124,38 +162,24 @@ impl<T> Table<T> {
     }
 
     fn get_mut(&mut self, place: u32) -> Option<&mut T> {
-        match self.slot_mut(place)? {
+        let (number, place) = Self::parts(place);
+        match self.chunks.get_mut(number)?.slots.get_mut(place)? {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
         }
     }
 
-    fn slot_mut(&mut self, place: u32) -> Option<&mut Slot<T>> {
-        let place = place as usize;
-        self.chunks
-            .get_mut(place / Self::CHUNK)?
-            .get_mut(place % Self::CHUNK)
+    /// The chunk of a place, and the place in it.
+    const fn parts(place: u32) -> (usize, usize) {
+        (place as usize / Self::CHUNK, place as usize % Self::CHUNK)
     }
 
-    /// Gives back chunks at the end that hold nothing.
+    /// Gives back what is kept for values to come.
     pub(super) fn shrink(&mut self) {
-        let is_free = |slot: &Slot<T>| matches!(slot, Slot::Free(_));
-        while self
-            .chunks
-            .pop_if(|chunk| chunk.iter().all(is_free))
-            .is_some()
-        {}
+        self.spare = Vec::new();
+        while self.chunks.pop_if(|chunk| chunk.used == 0).is_some() {}
         self.chunks.shrink_to_fit();
-        self.free = None;
-        // The last place is offered last, so that the table fills from its beginning.
-        for (number, chunk) in self.chunks.iter_mut().enumerate().rev() {
-            for (place, slot) in chunk.iter_mut().enumerate().rev() {
-                if let Slot::Free(next) = slot {
-                    *next = self.free;
-                    self.free = Some((number * Self::CHUNK + place) as u32);
-                }
-            }
-        }
+        drop(self.open.split_off(&self.chunks.len()));
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -164,7 +188,8 @@ impl<T> Table<T> {
 
     /// Every value with its place.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let slots = self.chunks.iter().flatten().zip(0..);
+        let chunks = self.chunks.iter().zip((0..).step_by(Self::CHUNK));
+        let slots = chunks.flat_map(|(chunk, first)| chunk.slots.iter().zip(first..));
         slots.filter_map(|(slot, place)| match slot {
             Slot::Used(value) => Some((place, value)),
             Slot::Free(_) => None,
@@ -175,6 +200,13 @@ impl<T> Table<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Chunks that have memory.
+    fn filled<T>(table: &Table<T>) -> usize {
+        let chunks = table.chunks.iter().map(|chunk| &chunk.slots);
+        let memory = chunks.chain([&table.spare]);
+        memory.filter(|slots| slots.capacity() > 0).count()
+    }
 
     #[test]
     fn places_are_stable_and_used_again() {
@@ -199,23 +231,46 @@ mod tests {
     }
 
     #[test]
-    fn a_table_shrinks_to_its_last_value() {
+    fn a_burst_gives_its_memory_back_wherever_the_rest_stands() {
         let mut table = Table::default();
-        for place in 0..50_000_u32 {
-            table.insert(place);
+        let places: Vec<u32> = (0..100_000_u32)
+            .map(|number| table.insert(number))
+            .collect();
+        let full = filled(&table);
+        for place in &places[..99_990] {
+            table.remove(*place);
         }
-        for place in 10..50_000 {
-            table.remove(place);
+        assert_eq!((table.len(), filled(&table) <= 3), (10, full > 10));
+        assert!(table.iter().all(|(place, value)| place == *value));
+        // What stays moves down with the values that come after it, and then the table ends there.
+        let mut live: std::collections::VecDeque<u32> = places[99_990..].iter().copied().collect();
+        for number in 0..1_000 {
+            live.push_back(table.insert(number));
+            table.remove(live.pop_front().expect("ten"));
         }
-        table.remove(3);
+        assert!(live.iter().all(|place| *place < 1_000), "{live:?}");
         table.shrink();
-        assert_eq!((table.len(), table.chunks.len()), (9, 1));
-        assert_eq!([table.insert(0), table.insert(0)], [3, 10]);
-        assert_eq!(table.iter().count(), 11);
+        assert_eq!((table.chunks.len(), filled(&table)), (1, 1));
+        assert_eq!(table.len(), 10);
     }
 
     #[test]
-    fn an_empty_table_has_no_room() {
+    fn values_at_the_border_of_two_chunks_come_and_go_without_an_allocation() {
+        let mut table = Table::default();
+        for number in 0..Table::<u32>::CHUNK as u32 {
+            table.insert(number);
+        }
+        let border = table.insert(0);
+        for _ in 0..3 {
+            assert_eq!(filled(&table), 2);
+            table.remove(border);
+            assert_eq!((filled(&table), table.spare.is_empty()), (2, true));
+            assert_eq!(table.insert(1), border);
+        }
+    }
+
+    #[test]
+    fn an_empty_table_has_room_for_one_chunk_and_none_when_it_is_shrunk() {
         let mut table = Table::default();
         for place in 0..50_000 {
             table.insert(place);
@@ -223,7 +278,11 @@ mod tests {
         for place in 0..50_000 {
             table.remove(place);
         }
-        assert_eq!((table.len(), table.chunks.len()), (0, 1));
+        assert_eq!((table.len(), filled(&table)), (0, 1));
+        assert_eq!(table.insert(1), 0);
+        table.remove(0);
+        table.shrink();
+        assert_eq!((filled(&table), table.chunks.len()), (0, 0));
         assert_eq!(table.insert(1), 0);
     }
 }

@@ -41,14 +41,17 @@ impl Engine {
     /// # Errors
     /// The first fault; the entry is named where its own words are at fault.
     pub(super) fn check_ties(&self, queue: &Arc<str>, jobs: &[NewJob]) -> Result<(), BatchRefusal> {
-        if !jobs.iter().any(|job| job.links.is_some() || replaces(job)) {
+        let tied = jobs.iter().any(|job| job.links.is_some());
+        if !tied && !jobs.iter().any(replaces) {
             return Ok(());
         }
-        check_lists(jobs)?;
         let prospects = self.foresee(queue, jobs);
-        self.check_dependencies_exist(jobs)?;
-        self.check_parents(queue, jobs, &prospects)?;
-        self.check_for_cycles(jobs, &prospects)?;
+        if tied {
+            check_lists(jobs)?;
+            self.check_dependencies_exist(jobs)?;
+            self.check_parents(queue, jobs, &prospects)?;
+            self.check_for_cycles(jobs, &prospects)?;
+        }
         self.check_replacements(jobs, &prospects)
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Workers {
     pub(super) by_id: HashMap<Arc<str>, u64>,
     /// The places of those that registered over a connection.
     pub(super) by_connection: HashMap<ConnectionId, BTreeSet<u64>>,
+    /// The places of those that serve a queue.
+    pub(super) by_queue: BTreeSet<(Arc<str>, u64)>,
     /// Bytes of what they say of themselves.
     pub(super) bytes: usize,
     next: u64,
@@ -47,9 +49,29 @@ impl Workers {
     }
 
     /// Whether a worker that was seen after `since` serves the queue.
-    pub(super) fn any_serves(&self, queue: &Arc<str>, since: Millis) -> bool {
-        let mut live = self.list.values().map(|worker| &worker.view);
-        live.any(|view| view.last_seen > since && view.queues.contains(queue))
+    pub(super) fn any_serves(&self, queue: &str, since: Millis) -> bool {
+        self.serving(queue).any(|view| view.last_seen > since)
+    }
+
+    /// Those that serve a queue, in order of registration.
+    fn serving(&self, queue: &str) -> impl Iterator<Item = &WorkerView> {
+        let queue: Arc<str> = queue.into();
+        let range = (Arc::clone(&queue), u64::MIN)..=(queue, u64::MAX);
+        let places = self.by_queue.range(range).map(|(_, place)| place);
+        let workers = places.filter_map(|place| self.list.get(place));
+        workers.map(|worker| &worker.view)
+    }
+
+    /// A worker serves these queues from now on, instead of those it has served.
+    fn set_queues(&mut self, place: u64, queues: Vec<Arc<str>>) {
+        let Some(worker) = self.list.get_mut(&place) else {
+            return;
+        };
+        for queue in std::mem::replace(&mut worker.view.queues, queues) {
+            self.by_queue.remove(&(queue, place));
+        }
+        let queues = worker.view.queues.iter().map(Arc::clone);
+        self.by_queue.extend(queues.map(|queue| (queue, place)));
     }
 
     fn remove(&mut self, id: &str) -> bool {
@@ -60,6 +82,9 @@ impl Workers {
             return false;
         };
         self.bytes -= worker.bytes();
+        for queue in worker.view.queues {
+            self.by_queue.remove(&(queue, place));
+        }
         self.untie(worker.connection, place);
         count_in(&mut self.gone_processed, worker.view.processed_jobs);
         count_in(&mut self.gone_failed, worker.view.failed_jobs);
@@ -189,11 +214,14 @@ impl Engine {
             );
         }
         self.workers.tie(&id, turn.caller);
+        if let Some(place) = self.workers.by_id.get(&id).copied() {
+            self.workers.set_queues(place, worker.queues);
+        }
         self.workers.bytes -= before;
         let view = match self.workers.find(&id) {
             Some(known) => {
                 let view = &mut known.view;
-                (view.queues, view.last_seen) = (worker.queues, now);
+                view.last_seen = now;
                 view.concurrency = worker.concurrency.unwrap_or(view.concurrency);
                 view.pid = worker.pid.unwrap_or(view.pid);
                 if let Some(hostname) = worker.hostname {
@@ -252,12 +280,19 @@ impl Engine {
     /// All workers, in order of registration, with totals; those count workers that are gone, too.
     pub fn workers(&mut self, turn: &mut Turn<'_>) -> (Vec<WorkerView>, WorkerStats) {
         self.tick(turn);
+        let all = self.workers.list.values().map(|worker| &worker.view);
+        (self.list_workers(all), self.worker_stats())
+    }
+
+    /// Totals over all workers and those that are gone.
+    pub(super) fn worker_stats(&self) -> WorkerStats {
         let gone = WorkerStats {
             total_processed: self.workers.gone_processed,
             total_failed: self.workers.gone_failed,
             ..WorkerStats::default()
         };
-        self.list_workers(gone, |_| true)
+        let all = self.workers.list.values().map(|worker| &worker.view);
+        self.sum_workers(gone, all)
     }
 
     /// The workers that say they serve a queue, in order of registration, with totals over them alone.
@@ -267,33 +302,39 @@ impl Engine {
         queue: &str,
     ) -> (Vec<WorkerView>, WorkerStats) {
         self.tick(turn);
-        let serves = |view: &WorkerView| view.queues.iter().any(|name| &**name == queue);
-        self.list_workers(WorkerStats::default(), serves)
+        let serving = || self.workers.serving(queue);
+        let stats = self.sum_workers(WorkerStats::default(), serving());
+        (self.list_workers(serving()), stats)
     }
 
-    fn list_workers(
+    fn list_workers<'a>(&self, views: impl Iterator<Item = &'a WorkerView>) -> Vec<WorkerView> {
+        let show = |view: &WorkerView| WorkerView {
+            active: self.is_active(view),
+            ..view.clone()
+        };
+        views.map(show).collect()
+    }
+
+    fn sum_workers<'a>(
         &self,
         mut stats: WorkerStats,
-        wanted: impl Fn(&WorkerView) -> bool,
-    ) -> (Vec<WorkerView>, WorkerStats) {
-        let mut list = Vec::new();
-        let views = self.workers.list.values().map(|worker| &worker.view);
-        for view in views.filter(|view| wanted(view)) {
-            let active = self.now - view.last_seen < self.config.worker_timeout;
+        views: impl Iterator<Item = &'a WorkerView>,
+    ) -> WorkerStats {
+        for view in views {
             stats.total += 1;
             count_in(&mut stats.total_processed, view.processed_jobs);
             count_in(&mut stats.total_failed, view.failed_jobs);
             count_in(&mut stats.active_jobs, view.active_jobs);
-            if active {
+            if self.is_active(view) {
                 stats.active += 1;
                 count_in(&mut stats.concurrency_slots, view.concurrency);
             }
-            list.push(WorkerView {
-                active,
-                ..view.clone()
-            });
         }
-        (list, stats)
+        stats
+    }
+
+    fn is_active(&self, view: &WorkerView) -> bool {
+        self.now - view.last_seen < self.config.worker_timeout
     }
 
     fn arm_worker_check(&mut self) {

@@ -35,14 +35,13 @@ impl Exporter {
     /// # Errors
     /// When the broker cannot answer.
     pub async fn text(&self) -> Result<String, CommandError> {
-        let overview = self.broker.call(GetOverview).await?;
+        let asked = GetOverview {
+            registered: false,
+            queues: self.labelled_queues,
+        };
+        let overview = self.broker.call(asked).await?;
         let connections = self.broker.connections();
         let process = Process::now();
-        Ok(render(
-            &overview,
-            &process,
-            connections,
-            self.labelled_queues,
-        ))
+        Ok(render(&overview, &process, connections))
     }
 }

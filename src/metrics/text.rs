@@ -26,20 +26,15 @@ const PER_QUEUE: [PerQueue; 5] = [
     ("dlq", "Jobs that failed for good", |jobs| jobs.failed),
 ];
 
-/// The text: `connections` are those of workers, figures per queue are those of the first `labelled_queues` in use.
-pub fn render(
-    overview: &Overview,
-    process: &Process,
-    connections: usize,
-    labelled_queues: usize,
-) -> String {
+/// The text: `connections` are those of workers, figures per queue are those of the queues that the overview lists.
+pub fn render(overview: &Overview, process: &Process, connections: usize) -> String {
     let mut text = Text::default();
     text.jobs(overview);
     text.registered(overview);
     text.storage(overview);
     text.process(overview, process);
     text.connections(connections);
-    text.queues(overview, labelled_queues);
+    text.queues(overview);
     text.backups();
     text.durations(overview);
     text.0
@@ -216,8 +211,8 @@ impl Text {
         }
     }
 
-    fn queues(&mut self, overview: &Overview, labelled: usize) {
-        let shown = overview.queues.get(..labelled).unwrap_or(&overview.queues);
+    fn queues(&mut self, overview: &Overview) {
+        let shown = &overview.queues;
         for (part, help, count) in PER_QUEUE {
             let name = format!("bunqueue_queue_jobs_{part}");
             self.head(&name, "gauge", &format!("{help}, by queue"));
@@ -226,7 +221,7 @@ impl Text {
                 self.line(format_args!("{name}{{queue=\"{label}\"}} {count}"));
             }
         }
-        let (exported, omitted) = (shown.len(), overview.queues.len() - shown.len());
+        let (exported, omitted) = (shown.len(), overview.omitted_queues);
         let help = "Queues with figures of their own here";
         self.gauge("bunqueue_queue_metrics_exported", help, exported);
         let help = "Queues without figures of their own here";

@@ -95,8 +95,7 @@ impl Surroundings for Door {
 
     fn exposition(&self, overview: &Overview) -> String {
         let connections = self.broker.connections();
-        let queues = self.options.labelled_queues;
-        metrics::render(overview, &Process::now(), connections, queues)
+        metrics::render(overview, &Process::now(), connections)
     }
 }
 
@@ -287,7 +286,11 @@ impl<'d> Dialogue<'d> {
         let action = self.decoder.decode(&envelope);
         let req_id = envelope.into_req_id();
         match action {
-            Action::Command(command, shape) => {
+            Action::Command(mut command, shape) => {
+                if let Command::GetOverview(get) = &mut command {
+                    // The text for Prometheus shows no more of them.
+                    get.queues = get.queues.min(self.door.options.labelled_queues);
+                }
                 self.load += weight(&command);
                 self.commands.push(command);
                 self.asked.push(Asked { req_id, shape });

@@ -193,7 +193,11 @@ fn scrape(world: &mut World, labelled: usize) -> Scrape {
         heap: Some(1),
         cpu_seconds: Some(0.25),
     };
-    Scrape::read(&render(&world.ask(GetOverview), &process, 3, labelled))
+    let asked = GetOverview {
+        registered: false,
+        queues: labelled,
+    };
+    Scrape::read(&render(&world.ask(asked), &process, 3))
 }
 
 #[test]
@@ -286,8 +290,8 @@ fn histograms_are_cumulative_and_in_seconds() {
 
 #[test]
 fn what_the_system_does_not_tell_is_absent() {
-    let overview = World::new().ask(GetOverview);
-    let scrape = Scrape::read(&render(&overview, &Process::default(), 0, 100));
+    let overview = World::new().ask(GetOverview::ALL);
+    let scrape = Scrape::read(&render(&overview, &Process::default(), 0));
     assert!(!scrape.families.contains_key("process_cpu_seconds_total"));
     assert!(
         !scrape

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Execute, Outcome};
-use crate::command::bounds::cut;
+use crate::command::bounds::{LOG_LEVEL_MAX, cut, cut_to};
 use crate::engine::Progressing::Done;
 use crate::engine::{Engine, JobId, Turn};
 
@@ -23,7 +23,7 @@ impl Execute for AddLog {
         Ok(Done(engine.add_log(
             turn,
             &self.id,
-            cut(self.level),
+            cut_to(LOG_LEVEL_MAX, self.level),
             cut(self.message),
         )))
     }

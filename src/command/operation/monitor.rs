@@ -147,18 +147,36 @@ pub struct CompactMemory;
 
 impl Execute for CompactMemory {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        engine.compact(turn);
+        // Nobody is told whether there was anything to give back.
+        let _ = engine.compact(turn);
         Ok(Done(()))
     }
 }
 
-/// Reads everything over all queues at once: figures, sizes, workers, crons, queues.
+/// Reads everything over all queues at once: figures and sizes, and as much as is asked for of workers, crons and queues.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GetOverview;
+pub struct GetOverview {
+    /// Whether to list workers and crons; they are counted all the same.
+    pub registered: bool,
+    /// How many queues to list, the first in use; the others are counted.
+    pub queues: usize,
+}
+
+impl GetOverview {
+    /// With everything there is to list.
+    pub const ALL: Self = Self {
+        registered: true,
+        queues: usize::MAX,
+    };
+}
 
 impl Execute for GetOverview {
     fn execute(self, engine: &mut Engine, turn: &mut Turn<'_>) -> Outcome<Self::Reply> {
-        Ok(Done(Box::new(engine.overview(turn))))
+        Ok(Done(Box::new(engine.overview(
+            turn,
+            self.registered,
+            self.queues,
+        ))))
     }
 }
 

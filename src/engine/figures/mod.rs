@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use latency::{Histogram, LATENCY_BOUNDS, Latency, Timed};
 pub use report::{
-    Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail, QueueHealth,
-    QueueMetrics, QueueSummary, Stats, StorageStatus, Totalled,
+    COMPACTION_PERIOD, Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail,
+    QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Totalled,
 };
 pub use speed::Throughput;
 

@@ -14,6 +14,8 @@ use super::super::{Engine, Millis, Turn};
 use super::minutes::Minute;
 use super::{Counted, Latency, Throughput, Totals};
 
+/// Ms from one compaction to the next. It looks at every job while everybody else waits, and any client may ask for it.
+pub const COMPACTION_PERIOD: Millis = 10_000;
 /// Dead letters that the detail of a queue shows.
 const DEAD_LETTERS_SHOWN: usize = 10;
 
@@ -211,16 +213,18 @@ pub struct Overview {
     pub memory: MemoryStats,
     /// The store.
     pub storage: StorageStatus,
-    /// Workers, in order of registration.
+    /// Workers, in order of registration, if asked for.
     pub workers: Vec<WorkerView>,
     /// Over all of them.
     pub worker_stats: WorkerStats,
-    /// Crons, in order of creation.
+    /// Crons, in order of creation, if asked for.
     pub crons: Vec<Cron>,
     /// How many webhooks there are.
     pub webhooks: WebhookStats,
-    /// Queues, in order of first use.
+    /// Queues, in order of first use, as many as were asked for.
     pub queues: Vec<QueueSummary>,
+    /// How many queues there are beside those.
+    pub omitted_queues: usize,
 }
 
 /// A queue for its page of a dashboard.
@@ -270,17 +274,11 @@ pub struct QueueHealth {
 
 /// Jobs per state, paused or not.
 fn unadjusted(queue: &Queue) -> Counts {
-    let counts = queue.counts();
-    let prioritized = if queue.paused {
-        queue.prioritized
-    } else {
-        counts.prioritized
-    };
     Counts {
-        waiting: counts.waiting + counts.prioritized + counts.paused - prioritized,
-        prioritized,
+        waiting: queue.ready.len() - queue.prioritized,
+        prioritized: queue.prioritized,
         paused: 0,
-        ..counts
+        ..queue.counts()
     }
 }
 
@@ -380,6 +378,7 @@ impl Engine {
     fn read_memory_stats(&self) -> MemoryStats {
         let queues = self.queues.all().map(|(_, queue)| queue.counts());
         let jobs = queues.fold(Counts::default(), |sum, counts| sum.plus(&counts));
+        let deliveries = self.connections.values().map(BTreeMap::len);
         MemoryStats {
             job_index: self.store.len(),
             completed_jobs: jobs.completed,
@@ -387,8 +386,8 @@ impl Engine {
             job_logs: self.retention.logged_jobs(),
             custom_id_map: self.store.custom_ids(),
             job_locks: self.figures.locks,
-            client_jobs: self.connections.len(),
-            client_jobs_total: self.connections.values().map(BTreeMap::len).sum(),
+            client_jobs: deliveries.clone().filter(|held| *held > 0).count(),
+            client_jobs_total: deliveries.sum(),
             pending_dep_checks: 0,
             stalled_candidates: 0,
             processing_total: jobs.active,
@@ -405,11 +404,19 @@ impl Engine {
         self.storage.clone()
     }
 
-    /// Gives back memory that was needed once and is not any more.
-    pub fn compact(&mut self, turn: &mut Turn<'_>) {
+    /// Gives back memory that was needed once and is not any more; whether it did: within [`COMPACTION_PERIOD`] of the last
+    /// time it does nothing.
+    pub fn compact(&mut self, turn: &mut Turn<'_>) -> bool {
         self.tick(turn);
+        let since = self.compacted_at.map(|at| self.now.saturating_sub(at));
+        if since.is_some_and(|ms| ms < COMPACTION_PERIOD) {
+            return false;
+        }
+        self.compacted_at = Some(self.now);
         self.store.shrink();
         self.retention.shrink();
+        self.connections
+            .retain(|_, deliveries| !deliveries.is_empty());
         self.connections.shrink_to_fit();
         self.queues.shrink();
         for (_, queue) in self.queues.iter_mut() {
@@ -419,24 +426,28 @@ impl Engine {
             queue.figures.failed.shrink();
         }
         self.figures.minutes.shrink_to_fit();
+        true
     }
 
     /// Queues at a glance, in order of first use.
     pub fn queue_summaries(&mut self, turn: &mut Turn<'_>) -> Vec<QueueSummary> {
         self.tick(turn);
-        self.read_summaries()
+        let (queues, _) = self.queues.listed(usize::MAX);
+        queues.into_iter().map(summary).collect()
     }
 
-    fn read_summaries(&self) -> Vec<QueueSummary> {
-        let names = self.queues.names();
-        let keys = names.iter().filter_map(|name| self.queues.find(name));
-        keys.map(|key| summary(self.queues.get(key))).collect()
-    }
-
-    /// Everything over all queues.
-    pub fn overview(&mut self, turn: &mut Turn<'_>) -> Overview {
-        let (workers, worker_stats) = self.workers(turn);
-        let crons = self.crons(turn, None);
+    /// Everything over all queues: `registered` lists workers and crons, `queues` so many queues, the first in use. Whoever
+    /// needs no lists spares those who wait the time to make them.
+    pub fn overview(&mut self, turn: &mut Turn<'_>, registered: bool, queues: usize) -> Overview {
+        self.tick(turn);
+        let worker_stats = self.worker_stats();
+        let (workers, crons) = if registered {
+            (self.workers(turn).0, self.crons(turn, None))
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let (queues, omitted_queues) = self.queues.listed(queues);
+        let queues = queues.into_iter().map(summary).collect();
         Overview {
             at: self.now,
             stats: self.read_stats(),
@@ -447,7 +458,8 @@ impl Engine {
             worker_stats,
             crons,
             webhooks: self.webhook_stats(),
-            queues: self.read_summaries(),
+            queues,
+            omitted_queues,
         }
     }
 

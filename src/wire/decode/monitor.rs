@@ -13,10 +13,18 @@ pub(super) fn by_name(name: &[u8], fields: &Fields<'_>) -> Option<Decoded> {
         b"Stats" => ask(GetStats, Shape::Monitor(Monitor::Stats)),
         b"Metrics" => metrics(fields),
         b"TrimEvents" => trim_events(fields),
-        b"Prometheus" => ask(GetOverview, Shape::Monitor(Monitor::Exposition)),
+        b"Prometheus" => {
+            let (registered, queues) = (false, usize::MAX);
+            let asked = GetOverview { registered, queues };
+            ask(asked, Shape::Monitor(Monitor::Exposition))
+        }
         b"StorageStatus" => ask(GetStorageStatus, Shape::Monitor(Monitor::Storage)),
         b"CompactMemory" => ask(CompactMemory, Shape::Done),
-        b"DashboardOverview" => ask(GetOverview, Shape::Monitor(Monitor::Overview)),
+        b"DashboardOverview" => {
+            let (registered, queues) = (true, 0);
+            let asked = GetOverview { registered, queues };
+            ask(asked, Shape::Monitor(Monitor::Overview))
+        }
         b"DashboardQueues" => ask(ListQueueSummaries, Shape::Monitor(Monitor::Queues)),
         b"DashboardQueue" => queue_detail(fields),
         _ => return None,

@@ -10,9 +10,9 @@ use bunqueue_mcp::command::{
     RegisterWorker, RemoveDedupKey,
 };
 use bunqueue_mcp::engine::{
-    Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind, Millis, NewJob,
-    QueueHealth, QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven, Totals,
-    WorkerRegistration,
+    COMPACTION_PERIOD, Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind,
+    Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven,
+    Totals, WorkerRegistration,
 };
 
 use super::flow::after;
@@ -414,7 +414,7 @@ fn latency_is_what_was_measured() {
         engine.observe(Timed::Push, 3.0, 1);
         engine.observe(Timed::Ack, 20.0, 1);
     });
-    let overview = world.ask(GetOverview);
+    let overview = world.ask(GetOverview::ALL);
     let push = &overview.latency.push;
     assert_eq!((push.percentile(50.0), push.percentile(99.0)), (0.1, 0.1));
     assert_eq!(push.percentile(99.5), 5.0);
@@ -700,7 +700,7 @@ fn the_overview_holds_everything_at_once() {
             started_at: None,
         },
     });
-    let overview = *world.ask(GetOverview);
+    let overview = *world.ask(GetOverview::ALL);
     assert_eq!(overview.at, world.now);
     assert_eq!(overview.stats.jobs.waiting, 1);
     assert_eq!(overview.memory, *world.ask(GetMemoryStats));
@@ -709,6 +709,19 @@ fn the_overview_holds_everything_at_once() {
         (overview.workers.len(), overview.worker_stats.active),
         (1, 1)
     );
+    // Only as much is listed as is asked for; the figures are the same.
+    world.push("r", job());
+    let brief = |queues| GetOverview {
+        registered: false,
+        queues,
+    };
+    for (wanted, listed, omitted) in [(0, 0, 2), (1, 1, 1), (2, 2, 0), (3, 2, 0)] {
+        let shown = *world.ask(brief(wanted));
+        assert!(shown.workers.is_empty() && shown.worker_stats == overview.worker_stats);
+        let all = world.ask(ListQueueSummaries);
+        assert_eq!(shown.queues, all[..listed]);
+        assert_eq!(shown.omitted_queues, omitted);
+    }
 }
 
 #[test]
@@ -737,6 +750,20 @@ fn compaction_changes_nothing_that_can_be_read() {
         queue: queue("q"),
         key: "k".into(),
     });
+}
+
+#[test]
+fn compaction_takes_a_rest() {
+    let mut world = World::new();
+    let mut compacts = |ms| {
+        world.sleep(ms);
+        let mut did = None;
+        world.act(|engine, turn| did = Some(engine.compact(turn)));
+        did
+    };
+    let period = COMPACTION_PERIOD;
+    let did = [0, 1, period - 2, 1, period - 1].map(&mut compacts);
+    assert_eq!(did, [true, false, false, true, false].map(Some));
 }
 
 #[test]

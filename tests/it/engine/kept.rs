@@ -1,5 +1,6 @@
 //! Section 14: progress, logs, results, and how much of it is kept.
 
+use bunqueue_mcp::command::bounds::LOG_LEVEL_MAX;
 use bunqueue_mcp::command::{Ack, AddLog, ClearLogs, Progress};
 use bunqueue_mcp::engine::{Change, Config, Event, EventKind, JobId, NewJob, State, TokenGiven};
 
@@ -149,6 +150,52 @@ fn logs_go_with_their_job_and_the_least_used_first() {
         [""; 0],
         "a new generation starts with an empty log"
     );
+}
+
+#[test]
+fn logs_have_a_bound_of_bytes_as_well() {
+    let mut world = World::with(Config {
+        log_bytes_max: 100,
+        ..Config::default()
+    });
+    let lines = |world: &mut World| ["a", "b"].map(|name| world.log_texts(&id(name)).len());
+    for name in ["a", "b", "a"] {
+        if world.state(&id(name)).is_none() {
+            world.push("q", named(name));
+        }
+        log(&mut world, &id(name), "info", &"x".repeat(26));
+    }
+    assert_eq!(lines(&mut world), [2, 1]);
+    log(&mut world, &id("a"), "info", &"x".repeat(7));
+    assert_eq!(
+        lines(&mut world),
+        [3, 0],
+        "the log that was used longest ago goes"
+    );
+    world.ask(ClearLogs {
+        id: id("a"),
+        keep: 1,
+    });
+    log(&mut world, &id("b"), "info", &"x".repeat(85));
+    assert_eq!(lines(&mut world), [1, 1], "11 and 89 bytes fit");
+    log(&mut world, &id("b"), "info", &"x".repeat(97));
+    assert_eq!(
+        lines(&mut world),
+        [0, 0],
+        "none that is larger than all may be"
+    );
+}
+
+#[test]
+fn a_level_is_short_text_of_any_kind() {
+    let mut world = World::new();
+    let id = world.push("q", job());
+    log(&mut world, &id, "whatever", "x");
+    log(&mut world, &id, &"l".repeat(1_000), "x");
+    let lines = world.ask(bunqueue_mcp::command::GetLogs { id });
+    let levels: Vec<_> = lines.iter().map(|line| &*line.level).collect();
+    let long = format!("{}…", "l".repeat(LOG_LEVEL_MAX - 3));
+    assert_eq!(levels, ["whatever", &*long]);
 }
 
 #[test]

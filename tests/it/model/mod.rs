@@ -40,6 +40,7 @@ fn config(seed: u64) -> Config {
         completed_max: 20,
         results_max: 6,
         logged_jobs_max: 3,
+        log_bytes_max: 60,
         dlq_max: 8,
         dlq_age: 600_000,
         proofs_max: 6,

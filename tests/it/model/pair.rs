@@ -534,7 +534,7 @@ impl Pair {
         self.tick()?;
         let mut commands: Vec<Command> = vec![
             ListQueues.into(),
-            GetOverview.into(),
+            GetOverview::ALL.into(),
             ListWorkers.into(),
             ListWebhooks.into(),
         ];

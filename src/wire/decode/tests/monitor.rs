@@ -22,7 +22,11 @@ fn figures_over_everything_take_no_fields() {
         ("Metrics", GetStats.into(), Shape::Monitor(Monitor::Metrics)),
         (
             "Prometheus",
-            GetOverview.into(),
+            GetOverview {
+                registered: false,
+                queues: usize::MAX,
+            }
+            .into(),
             Shape::Monitor(Monitor::Exposition),
         ),
         (
@@ -33,7 +37,11 @@ fn figures_over_everything_take_no_fields() {
         ("CompactMemory", CompactMemory.into(), Shape::Done),
         (
             "DashboardOverview",
-            GetOverview.into(),
+            GetOverview {
+                registered: true,
+                queues: 0,
+            }
+            .into(),
             Shape::Monitor(Monitor::Overview),
         ),
         (

@@ -141,6 +141,7 @@ fn overview() -> Overview {
         crons: vec![super::cron::entry(&cron, CronFigures::default())],
         webhooks: WebhookStats::default(),
         queues: vec![summary(false)],
+        omitted_queues: 0,
     }
 }
 

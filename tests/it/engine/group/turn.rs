@@ -17,6 +17,38 @@ fn or_6_groups_take_turns() {
 }
 
 #[test]
+fn what_nobody_has_read_gives_the_turn_back() {
+    let take_back = |world: &mut World, count| {
+        let unread = world.pull_batch("q", count);
+        assert_eq!(unread.len(), count);
+        world.act(|engine, turn| engine.give_back(turn, &unread));
+    };
+    for count in 1..=5 {
+        let mut world = World::new();
+        push(&mut world, "a1 a2 b1 a3 b2");
+        take_back(&mut world, count);
+        let order = ["a1", "b1", "a2", "b2", "a3"];
+        assert_eq!(world.pull_all("q"), order, "{count} went back");
+    }
+    // A group that had nothing else to hand out meanwhile.
+    let mut world = World::new();
+    push(&mut world, "a1 b1");
+    let unread = world.pull("q").expect("ready");
+    push(&mut world, "a2");
+    world.act(|engine, turn| engine.give_back(turn, &[unread]));
+    assert_eq!(world.pull_all("q"), ["a1", "b1", "a2"]);
+    // Jobs of no group that take their turn.
+    let mut world = World::new();
+    world.ask(SetUngroupedInTurn {
+        queue: queue("q"),
+        in_turn: true,
+    });
+    push(&mut world, "-1 -2 a1");
+    take_back(&mut world, 1);
+    assert_eq!(world.pull_all("q"), ["-1", "a1", "-2"]);
+}
+
+#[test]
 fn or_7_in_a_group_the_smaller_priority_comes_first() {
     let mut world = World::new();
     for (name, priority) in [("a0", 0.0), ("a5", 5.0), ("a1", 1.0), ("a0b", 0.0)] {

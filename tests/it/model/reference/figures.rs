@@ -370,6 +370,7 @@ impl Reference {
             crons: self.crons.clone(),
             webhooks: self.webhook_stats(),
             queues: self.summaries(),
+            omitted_queues: 0,
         }
     }
 

@@ -136,10 +136,22 @@ impl Reference {
         }
     }
 
-    /// Whoever is served comes last from now on.
-    fn pass_turn(&mut self, queue: &str, group: Option<&str>) {
-        self.turns
-            .retain(|turn| &*turn.queue != queue || turn.group.as_deref() != group);
+    /// Whoever is served comes last from now on; by which turn that was.
+    fn pass_turn(&mut self, queue: &str, group: Option<&str>) -> Option<u64> {
+        let is_theirs = |turn: &Turn| &*turn.queue == queue && turn.group.as_deref() == group;
+        let (theirs, others) = self.turns.drain(..).partition(is_theirs);
+        self.turns = others;
+        let theirs: Vec<Turn> = theirs;
+        theirs.first().map(|turn| turn.number)
+    }
+
+    /// A delivery by that turn has never been.
+    pub(super) fn return_turn(&mut self, queue: &str, group: Option<&str>, number: u64) {
+        for turn in &mut self.turns {
+            if &*turn.queue == queue && turn.group.as_deref() == group {
+                turn.number = turn.number.min(number);
+            }
+        }
     }
 
     pub(super) fn in_turn(&self, queue: &str) -> bool {
@@ -193,19 +205,24 @@ impl Reference {
         heads.min_by_key(|(turn, _)| *turn).map(|(_, job)| job)
     }
 
-    /// Counts a delivery, which is about to happen.
-    pub(super) fn count_delivery(&mut self, at: usize, wish: Option<&PullGroup>, serial: u64) {
+    /// Counts a delivery, which is about to happen; by which turn.
+    pub(super) fn count_delivery(
+        &mut self,
+        at: usize,
+        wish: Option<&PullGroup>,
+        serial: u64,
+    ) -> Option<u64> {
         let (now, view) = (self.now, &self.jobs[at].view);
         let (queue, group) = (Arc::clone(&view.queue), view.options.group_id.clone());
         self.pay(&queue, serial);
-        self.pass_turn(&queue, group.as_deref());
-        let (Some(name), Some(limit)) = (group, wish.and_then(|wish| wish.limit)) else {
-            return;
-        };
-        let group = self.group_mut(&queue, &name);
-        let duration = group.rate.unwrap_or(limit).duration;
-        let (_, used, _) = group.window.get_or_insert((now + duration, 0, serial));
-        *used += 1;
+        let turn = self.pass_turn(&queue, group.as_deref());
+        if let (Some(name), Some(limit)) = (group, wish.and_then(|wish| wish.limit)) {
+            let group = self.group_mut(&queue, &name);
+            let duration = group.rate.unwrap_or(limit).duration;
+            let (_, used, _) = group.window.get_or_insert((now + duration, 0, serial));
+            *used += 1;
+        }
+        turn
     }
 
     /// A delivery has never been.

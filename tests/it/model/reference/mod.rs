@@ -68,6 +68,8 @@ pub struct Active {
     connection: Caller,
     /// Counted in a window of its group.
     limited: bool,
+    /// The turn of its group that it took.
+    turn: Option<u64>,
     /// What the delivery before had left: its late token, whether a timeout ended it unlocked, the last sign of life.
     before: (Option<LockToken>, bool, Millis),
 }
@@ -433,9 +435,14 @@ impl Reference {
         self.jobs[at].log_used = self.next_use;
         let kept = self.jobs.iter_mut().filter(|job| !job.logs.is_empty());
         let mut kept: Vec<_> = kept.collect();
-        if kept.len() > self.config.logged_jobs_max {
-            kept.sort_by_key(|job| job.log_used);
-            kept[0].logs.clear();
+        kept.sort_by_key(|job| std::cmp::Reverse(job.log_used));
+        let bytes = |kept: &[&mut Job]| {
+            let lines = kept.iter().flat_map(|job| &job.logs);
+            let texts = lines.map(|line| line.level.len() + line.message.len());
+            texts.sum::<usize>()
+        };
+        while kept.len() > self.config.logged_jobs_max || bytes(&kept) > self.config.log_bytes_max {
+            kept.pop().expect("somebody's log is too long").logs.clear();
         }
     }
 

@@ -182,7 +182,7 @@ impl Reference {
         });
         self.note(at, State::Active, None, None);
         self.emit_for(at, EventKind::Pulled);
-        self.count_delivery(at, group, serial);
+        let turn = self.count_delivery(at, group, serial);
         let job = &mut self.jobs[at];
         let before = (
             job.late_token.take(),
@@ -200,6 +200,7 @@ impl Reference {
             renewals: 0,
             connection,
             limited: group.is_some_and(|group| group.limit.is_some()),
+            turn,
             before,
         });
         self.note_turns();
@@ -564,15 +565,20 @@ impl Reference {
                 continue;
             };
             if active.serial == delivery.serial {
-                let limited = active.limited;
+                let (limited, turn) = (active.limited, active.turn);
                 let (late_token, finalized_unlocked, last_heartbeat) = active.before;
                 let timeline = &mut self.jobs[at].view.timeline;
                 if active_entry_is_last(timeline, delivery) {
                     timeline.pop();
                 }
                 let id = delivery.job.id.clone();
+                let queue = Arc::clone(&delivery.job.queue);
+                let group = delivery.job.options.group_id.as_deref();
                 self.uncount_delivery(at, delivery.serial, limited);
                 self.enqueue(at);
+                if let Some(turn) = turn {
+                    self.return_turn(&queue, group, turn);
+                }
                 if let Some(at) = self.find(&id) {
                     let job = &mut self.jobs[at];
                     job.late_token = late_token;

@@ -31,7 +31,7 @@ pub(super) fn on_figures(which: u8, queue: QueueName, number: u64) -> Command {
         .into(),
         6 => GetQueueHealth { queue }.into(),
         7 => ListQueueSummaries.into(),
-        8 => GetOverview.into(),
+        8 => GetOverview::ALL.into(),
         _ => CompactMemory.into(),
     }
 }
