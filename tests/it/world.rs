@@ -290,7 +290,7 @@ impl World {
 
     pub fn pull_lock(&mut self, on: &str, lock_ttl: f64) -> Option<Delivery> {
         self.ask(Pull {
-            owner: Some("worker".into()),
+            locked: true,
             lock_ttl,
             ..pulling(on)
         })
@@ -300,7 +300,7 @@ impl World {
     pub fn pull_batch(&mut self, on: &str, count: usize) -> Vec<Delivery> {
         self.ask(Pull {
             count,
-            owner: Some("worker".into()),
+            locked: true,
             ..pulling(on)
         })
     }
@@ -459,7 +459,7 @@ pub fn pulling(on: &str) -> Pull {
         queue: queue(on),
         count: 1,
         wait: 0,
-        owner: None,
+        locked: false,
         lock_ttl: 30_000.0,
         detach: false,
         group: None,

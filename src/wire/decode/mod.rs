@@ -73,12 +73,12 @@ type Decoded = Result<Action, CommandError>;
 
 /// Turns envelopes into actions.
 ///
-/// A connection keeps one: most requests name the queue and the owner of the one before, whose checked
-/// and shared texts are then taken again instead of made again.
+/// A connection keeps one: most requests name the queue of the one before, and most jobs are called like the one before,
+/// whose checked and shared text is then taken again instead of made again.
 #[derive(Debug, Default)]
 pub struct Decoder {
     queue: Option<QueueName>,
-    owner: Option<Arc<str>>,
+    job_name: Option<Arc<str>>,
 }
 
 impl Decoder {
@@ -179,18 +179,6 @@ impl Decoder {
                 Ok(queue)
             }
         }
-    }
-
-    /// Who works on pulled jobs; what JavaScript takes as false is nobody.
-    fn owner(&mut self, fields: &Fields<'_>) -> Result<Option<Arc<str>>, ArgumentError> {
-        if !fields.truthy("owner") {
-            return Ok(None);
-        }
-        match (fields.text("owner"), &self.owner) {
-            (Ok(Some(text)), Some(last)) if &**last == text => {}
-            _ => self.owner = fields.prose("owner")?,
-        }
-        Ok(self.owner.clone())
     }
 }
 
