@@ -87,7 +87,9 @@ fn read_input<'a>(input: &Fields<'a>, draft: &mut FlowJobDraft<'a>) {
     draft.depends_on = several(input, "dependsOn", Misfit::DependsOn, misfits);
     draft.children = several(input, "childrenIds", Misfit::Children, misfits);
     draft.unsupported = unsupported(input);
-    push::values(input, &mut draft.job);
+    for (key, raw) in input.entries() {
+        push::number_option(key, raw, &mut draft.job);
+    }
     draft.job.group_id = input.text_value("groupId");
     let job = &mut draft.job;
     let flags = [
