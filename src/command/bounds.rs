@@ -196,9 +196,17 @@ impl GroupId {
 
 /// A text cut to [`TEXT_MAX`], at the border of a character, with a mark at its end.
 pub fn cut(text: Arc<str>) -> Arc<str> {
-    const MARK: &str = "…";
     if text.len() <= TEXT_MAX {
         return text;
+    }
+    cut_copy(&text)
+}
+
+/// [`cut`] of a text that is somebody else's, so that nothing longer is ever copied.
+pub fn cut_copy(text: &str) -> Arc<str> {
+    const MARK: &str = "…";
+    if text.len() <= TEXT_MAX {
+        return text.into();
     }
     let end = text.floor_char_boundary(TEXT_MAX - MARK.len());
     let kept = text.get(..end).unwrap_or_default();

@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A text of which nothing but its words matters (an error, a log line): what is no string is shown
-    /// as JSON rather than refused, since a report must not be lost for it.
+    /// as JSON rather than refused, since a report must not be lost for it. Cut to [`bounds::TEXT_MAX`].
     ///
     /// # Errors
     /// When it is a string that is not UTF-8.
@@ -131,10 +131,10 @@ impl<'a> Fields<'a> {
         match set_value(raw) {
             None => Ok(None),
             Some(Value::Str(bytes)) => match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(Some(text.into())),
+                Ok(text) => Ok(Some(bounds::cut_copy(text))),
                 Err(_) => Err(ArgumentError::NotText(name)),
             },
-            Some(_) => Ok(Some(payload::to_json(raw).into())),
+            Some(_) => Ok(Some(json_prose(raw))),
         }
     }
 
@@ -267,6 +267,11 @@ pub(super) fn set_value(raw: &[u8]) -> Option<Value<'_>> {
         Ok(value) if value.is_absent() => None,
         Ok(value) => Some(value),
     }
+}
+
+/// A value as JSON, of which no more is written than is kept.
+pub(super) fn json_prose(raw: &[u8]) -> Arc<str> {
+    bounds::cut_copy(&payload::to_json_within(raw, bounds::TEXT_MAX))
 }
 
 /// The text of an item, if it is one.

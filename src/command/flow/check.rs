@@ -135,10 +135,12 @@ fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, C
 
 fn queue(draft: &FlowJobDraft<'_>) -> Result<QueueName, FlowFault> {
     let misfit = draft.misfits.iter().find_map(|misfit| match misfit {
-        Misfit::Queue(value) => Some(value.map_or("undefined".into(), payload::to_json)),
+        Misfit::Queue(value) => Some(value.map_or("undefined".into(), |value| {
+            payload::to_json_within(value, bounds::TEXT_MAX)
+        })),
         _ => None,
     });
-    let fault = |name: &str| FlowFault::Queue(bounds::cut(name.into()).as_ref().to_owned());
+    let fault = |name: &str| FlowFault::Queue(bounds::cut_copy(name).as_ref().to_owned());
     match misfit {
         Some(shown) => Err(fault(&shown)),
         None => QueueName::new(draft.queue).map_err(|_| fault(draft.queue)),

@@ -26,8 +26,12 @@ pub(super) fn get_result(fields: &Fields<'_>) -> Decoded {
 
 /// An id of any type, for commands that answer that they know no such job.
 fn any_id(fields: &Fields<'_>) -> Result<JobId, ArgumentError> {
-    let id = fields.prose("id")?;
-    Ok(JobId::from_text(id.as_deref().unwrap_or_default()))
+    match fields.id("id") {
+        Ok(id) => Ok(id),
+        Err(_) => fields
+            .prose("id")
+            .map(|id| JobId::from_text(id.as_deref().unwrap_or_default())),
+    }
 }
 
 /// The id, unless the client sent none.
