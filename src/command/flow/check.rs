@@ -105,7 +105,7 @@ fn check_id(draft: &FlowJobDraft<'_>) -> Result<(), FlowFault> {
 }
 
 fn is_id(text: &str) -> bool {
-    !text.is_empty() && text.encode_utf16().count() <= bounds::FLOW_ID_MAX
+    !text.is_empty() && !bounds::is_longer(text, bounds::FLOW_ID_MAX)
 }
 
 fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, CommandError> {
@@ -215,7 +215,7 @@ pub(super) fn check_options(
         }
     }
     let checked = checked.in_group(GroupId::new(job.group_id)?);
-    let too_long = |tag: &&str| tag.encode_utf16().count() > bounds::FLOW_TAG_MAX;
+    let too_long = |tag: &&str| bounds::is_longer(tag, bounds::FLOW_TAG_MAX);
     if misfits.contains(&Misfit::Tags) || job.tags.iter().any(too_long) {
         return Err(FlowFault::Tags.into());
     }

@@ -33,7 +33,7 @@ pub(super) fn change_priority(fields: &Fields<'_>) -> Decoded {
     let change = ChangePriority {
         id: fields.id("id")?,
         priority: fields.number("priority").finite("priority")?.unwrap_or(0.0),
-        lifo: fields.value("lifo").map(|_| fields.truthy("lifo")),
+        lifo: fields.switch("lifo"),
     };
     ask(change, Shape::Change(ChangeOf::Priority))
 }
