@@ -437,11 +437,25 @@ impl<'d> Dialogue<'d> {
         }
     }
 
+    /// Nobody waits for what has not come yet.
+    pub(super) fn stop_waiting(&mut self) {
+        self.parked = Parked::default();
+    }
+
+    /// Gives back the room that a burst needed; nothing may be waiting to be said.
+    pub(super) fn shrink(&mut self) {
+        self.out.shrink();
+        self.asked = Vec::new();
+        self.commands = Vec::new();
+        self.answers = Vec::new();
+        self.due.shrink_to_fit();
+    }
+
     /// The client is gone: what waits for it is withdrawn, what it held goes back. What was said to it
     /// stays in the outbox.
     pub(super) fn hang_up(&mut self) {
         self.return_unsaid();
-        self.parked = Parked::default();
+        self.stop_waiting();
         self.events = None;
         self.attachment = None;
     }
