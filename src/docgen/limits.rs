@@ -451,6 +451,11 @@ fn webhooks() -> Vec<Row> {
             "calls",
         ),
         (
+            "data in the body of a call, as JSON; larger data is left out",
+            count(webhooks::DATA_MAX),
+            "bytes",
+        ),
+        (
             "answer of a receiver that is read, up to",
             count(webhooks::ANSWER_BYTES_MAX),
             "bytes",
