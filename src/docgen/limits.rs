@@ -482,7 +482,7 @@ fn connections() -> Vec<Row> {
             "events",
         ),
         (
-            "payloads of events that a subscriber may be behind by",
+            "payloads of events that a subscriber may be behind by, each counted twice",
             count(BACKLOG_BYTES_MAX),
             "bytes",
         ),

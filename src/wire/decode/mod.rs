@@ -24,6 +24,8 @@ use std::sync::Arc;
 use crate::command::payload::Value;
 use crate::command::{ArgumentError, Command, CommandError, QueueName, Reply};
 
+use crate::engine::EventTypes;
+
 use super::envelope::Envelope;
 use super::fields::Fields;
 use super::shape::Shape;
@@ -62,8 +64,8 @@ pub enum SessionAction {
     Subscribe {
         /// In this queue.
         queue: QueueName,
-        /// Only these types of event, by name.
-        types: Option<Vec<String>>,
+        /// Only these types of event.
+        types: EventTypes,
     },
     /// Tell me nothing more.
     Unsubscribe,
