@@ -23,7 +23,8 @@ use super::meter::Meter;
 use super::{Broker, Clock, Submitted, SystemClock, timer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{
-    Config, ConnectionId, Effects, Engine, EventKind, Millis, Served, Turn, WaiterId,
+    Config, ConnectionId, Delivery, Effects, Engine, EventKind, EventTypes, Millis, Served, Turn,
+    WaiterId,
 };
 
 /// A broker whose engine lives in this process, in memory.
@@ -341,6 +342,21 @@ impl Broker for LocalBroker {
                 connection,
             );
         });
+    }
+
+    fn give_back(&self, deliveries: &[Delivery]) {
+        self.shared.with_engine(|core, now| {
+            let mut turn = Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            };
+            core.engine.give_back(&mut turn, deliveries);
+        });
+    }
+
+    fn now(&self) -> Millis {
+        self.shared.clock.now()
     }
 
     fn subscribe(&self, filter: EventFilter) -> Subscription {

@@ -65,6 +65,8 @@ pub const PREVIEWS_MAX: usize = 50;
 pub const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 /// Bytes of one frame, without its length.
 pub const FRAME_MAX: usize = 67_108_864;
+/// Bytes of a frame that are read before its client has authenticated itself; a longer one is refused by its beginning.
+pub const AUTH_FRAME_MAX: usize = 16_384;
 /// Levels of nesting of one frame, its own map included.
 pub const FRAME_DEPTH_MAX: usize = super::payload::DEPTH_MAX;
 /// Event names of one subscription.

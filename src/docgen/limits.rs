@@ -472,6 +472,11 @@ fn connections() -> Vec<Row> {
             "bytes",
         ),
         (
+            "frame of a client that has yet to send its token, read up to",
+            count(bounds::AUTH_FRAME_MAX),
+            "bytes",
+        ),
+        (
             "nesting of a frame, up to",
             count(bounds::FRAME_DEPTH_MAX),
             "levels",
