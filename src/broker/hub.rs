@@ -3,18 +3,19 @@
 //! gets one message, so that many subscribers cost little there and none wakes for half of a batch. Picking out what he
 //! wants is up to the subscriber; encoding too, once for all.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::engine::{Event, EventKind, Millis, Payload};
+use crate::engine::{Event, EventKind, EventTypes, Millis, Payload};
 
 /// Events a subscriber may be behind by; then its subscription ends.
 pub const BACKLOG_MAX: usize = 65_536;
-/// Bytes of payloads in batches a subscriber has not finished; then its subscription ends. One batch alone may hold more.
+/// Bytes of payloads in batches a subscriber has not finished, each counted twice, since an encoding repeats it; then its
+/// subscription ends. One batch alone may hold more.
 pub const BACKLOG_BYTES_MAX: usize = 268_435_456;
 
 /// Which events a subscriber wants.
@@ -22,8 +23,8 @@ pub const BACKLOG_BYTES_MAX: usize = 268_435_456;
 pub struct EventFilter {
     /// Of this queue.
     pub queue: Arc<str>,
-    /// Of these types (wire names); `None` means all.
-    pub types: Option<Vec<String>>,
+    /// Of these types.
+    pub types: EventTypes,
 }
 
 /// An event on its way to subscribers, with the one encoding that they share.
@@ -44,13 +45,24 @@ impl PublishedEvent {
     }
 }
 
-/// The events of one publication in one queue, and the bytes of their payloads.
+/// The events of one publication in one queue that somebody wants, their types, and the bytes of their payloads and of
+/// what repeats them.
 #[derive(Default)]
 struct Batch {
     events: Vec<Arc<PublishedEvent>>,
-    /// How many there are of each type; `None` for one that nobody wants, of which there are none here.
-    kinds: Vec<(&'static str, Option<usize>)>,
+    types: EventTypes,
     bytes: usize,
+}
+
+impl Batch {
+    /// How many of the events are of these types.
+    fn count(&self, types: EventTypes) -> usize {
+        if types.covers(self.types) {
+            return self.events.len();
+        }
+        let wanted = |event: &&Arc<PublishedEvent>| types.contains(event.event.kind.event_type());
+        self.events.iter().filter(wanted).count()
+    }
 }
 
 /// What one subscriber gets of a publication.
@@ -75,7 +87,7 @@ pub struct Subscription {
     /// The message that is being read.
     current: Option<Message>,
     backlog: Arc<Backlog>,
-    types: Types,
+    types: EventTypes,
     hub: Weak<Hub>,
     queue: Arc<str>,
     id: u64,
@@ -113,7 +125,7 @@ impl Subscription {
             && let Some(event) = message.batch.events.get(message.seen)
         {
             message.seen += 1;
-            if !wants(&self.types, event.event.kind.name()) {
+            if !self.types.contains(event.event.kind.event_type()) {
                 continue;
             }
             message.left -= 1;
@@ -144,39 +156,20 @@ impl Drop for Subscription {
     }
 }
 
-/// Names of types; `None` means all.
-type Types = Option<Arc<[String]>>;
-
-fn wants(types: &Types, kind: &str) -> bool {
-    types
-        .as_ref()
-        .is_none_or(|types| types.iter().any(|name| name == kind))
-}
-
 struct Subscriber {
     id: u64,
-    types: Types,
+    types: EventTypes,
     sender: mpsc::UnboundedSender<Message>,
     backlog: Arc<Backlog>,
 }
 
 impl Subscriber {
-    fn wants(&self, kind: &str) -> bool {
-        wants(&self.types, kind)
-    }
-
     /// Hands over what it wants of a batch; false when it has fallen too far behind, or is gone.
     fn offer(&self, batch: &Arc<Batch>) -> bool {
-        let wanted = match &self.types {
-            None => batch.events.len(),
-            Some(_) => {
-                let kinds = batch.kinds.iter().filter(|(name, _)| self.wants(name));
-                kinds.filter_map(|(_, count)| *count).sum()
-            }
-        };
-        if wanted == 0 {
+        if !self.types.meets(batch.types) {
             return true;
         }
+        let wanted = batch.count(self.types);
         let kept = self.backlog.bytes.load(Ordering::Acquire);
         if kept > 0 && kept + batch.bytes > BACKLOG_BYTES_MAX {
             return false;
@@ -192,61 +185,101 @@ impl Subscriber {
         };
         self.sender.send(message).is_ok() && left == wanted
     }
+}
 
-    fn wants_notices(&self) -> bool {
-        let is_notice = |name: &String| EventKind::NOTICES.contains(&name.as_str());
-        let types = self.types.as_ref();
-        types.is_none_or(|types| types.iter().any(is_notice))
-    }
+/// Who listens to one queue.
+#[derive(Default)]
+struct Listeners {
+    list: Vec<Subscriber>,
+    /// What any of them wants.
+    wanted: EventTypes,
+}
+
+#[derive(Default)]
+struct State {
+    queues: HashMap<Arc<str>, Listeners>,
+    /// Queues of which something else is wanted than was told.
+    changed: HashSet<Arc<str>>,
 }
 
 /// All subscribers.
 #[derive(Default)]
 pub(super) struct Hub {
-    subscribers: Mutex<HashMap<Arc<str>, Vec<Subscriber>>>,
-    /// Rises whenever a queue gets its first subscriber or loses its last one, or its first or last one for notices.
+    state: Mutex<State>,
+    /// Rises whenever something else is wanted of a queue.
     changes: AtomicUsize,
     next_id: AtomicUsize,
 }
 
 impl Hub {
-    /// Rises whenever [`Hub::queues`] or [`Hub::watched`] changes.
+    /// Rises whenever there is something for [`Hub::take_changes`].
     pub(super) fn changes(&self) -> usize {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The queues that somebody listens to; the engine makes no events of others.
-    pub(super) fn queues(&self) -> HashSet<Arc<str>> {
-        self.subscribers.lock().keys().cloned().collect()
+    /// The queues of which something else is wanted than before the last call, with what that is; the engine makes no other
+    /// events.
+    pub(super) fn take_changes(&self) -> Vec<(Arc<str>, EventTypes)> {
+        let mut state = self.state.lock();
+        let State { queues, changed } = &mut *state;
+        let wanted = |queue: &Arc<str>| queues.get(queue).map_or(EventTypes::NONE, |to| to.wanted);
+        changed
+            .drain()
+            .map(|queue| (Arc::clone(&queue), wanted(&queue)))
+            .collect()
     }
 
-    /// The queues that somebody wants notices of. Workers that only hear of stalls are not among them.
-    pub(super) fn watched(&self) -> BTreeSet<Arc<str>> {
-        let subscribers = self.subscribers.lock();
-        let watched = subscribers.iter().filter(|(_, list)| is_watched(list));
-        watched.map(|(queue, _)| Arc::clone(queue)).collect()
+    /// Notes what is wanted of a queue.
+    fn want(&self, state: &mut State, queue: &Arc<str>, wanted: EventTypes) {
+        let Some(listeners) = state.queues.get_mut(queue) else {
+            return;
+        };
+        if std::mem::replace(&mut listeners.wanted, wanted) != wanted {
+            state.changed.insert(Arc::clone(queue));
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+        if listeners.list.is_empty() {
+            state.queues.remove(queue);
+        }
+    }
+
+    /// Keeps some of the subscribers of a queue.
+    fn retain(
+        &self,
+        state: &mut State,
+        queue: &Arc<str>,
+        is_kept: impl FnMut(&Subscriber) -> bool,
+    ) {
+        let Some(listeners) = state.queues.get_mut(queue) else {
+            return;
+        };
+        let before = listeners.list.len();
+        listeners.list.retain(is_kept);
+        if listeners.list.len() < before {
+            let types = listeners.list.iter().map(|subscriber| subscriber.types);
+            let wanted = types.fold(EventTypes::NONE, EventTypes::and);
+            self.want(state, queue, wanted);
+        }
     }
 
     pub(super) fn subscribe(self: &Arc<Self>, filter: EventFilter) -> Subscription {
         // What lies in it is bounded by the backlog.
         let (sender, receiver) = mpsc::unbounded_channel();
         let backlog = Arc::new(Backlog::default());
-        let types: Types = filter.types.map(Into::into);
+        let types = filter.types;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) as u64;
         let subscriber = Subscriber {
             id,
-            types: types.clone(),
+            types,
             sender,
             backlog: Arc::clone(&backlog),
         };
-        let mut subscribers = self.subscribers.lock();
-        let list = subscribers.entry(Arc::clone(&filter.queue)).or_default();
-        let was_watched = is_watched(list);
-        list.push(subscriber);
-        if list.len() == 1 || is_watched(list) != was_watched {
-            self.changes.fetch_add(1, Ordering::Release);
-        }
-        drop(subscribers);
+        let mut state = self.state.lock();
+        let listeners = state.queues.entry(Arc::clone(&filter.queue)).or_default();
+        listeners.list.push(subscriber);
+        let wanted = listeners.wanted.and(types);
+        self.want(&mut state, &filter.queue, wanted);
+        drop(state);
         Subscription {
             receiver,
             current: None,
@@ -259,31 +292,22 @@ impl Hub {
     }
 
     pub(super) fn publish(&self, events: &mut Vec<Event>) {
-        let mut subscribers = self.subscribers.lock();
-        for (queue, batch) in batches(events, &subscribers) {
-            let Some(list) = subscribers.get_mut(&queue) else {
-                continue;
-            };
+        let mut state = self.state.lock();
+        for (queue, batch) in batches(events, &state.queues) {
             let batch = Arc::new(batch);
             // Without its sender a subscriber sees the end once it has read what it had, and closes.
-            let before = list.len();
-            list.retain(|subscriber| subscriber.offer(&batch));
-            if list.len() < before {
-                self.changes.fetch_add(1, Ordering::Release);
-            }
-            if list.is_empty() {
-                subscribers.remove(&queue);
-            }
+            self.retain(&mut state, &queue, |subscriber| subscriber.offer(&batch));
         }
     }
 
     /// An event of each queue in which somebody wants to hear of this; false when nobody does.
     pub(super) fn announce(&self, at: Millis, kind: &EventKind) -> bool {
         let mut events: Vec<_> = self
-            .subscribers
+            .state
             .lock()
+            .queues
             .iter()
-            .filter(|(_, list)| list.iter().any(|subscriber| subscriber.wants(kind.name())))
+            .filter(|(_, listeners)| listeners.wanted.contains(kind.event_type()))
             .map(|(queue, _)| Event {
                 queue: Arc::clone(queue),
                 job: None,
@@ -297,49 +321,48 @@ impl Hub {
     }
 
     fn forget(&self, queue: &Arc<str>, id: u64) {
-        let mut subscribers = self.subscribers.lock();
-        let Some(list) = subscribers.get_mut(queue) else {
-            return;
-        };
-        let was_watched = is_watched(list);
-        list.retain(|subscriber| subscriber.id != id);
-        if list.is_empty() || is_watched(list) != was_watched {
-            self.changes.fetch_add(1, Ordering::Release);
-        }
-        if list.is_empty() {
-            subscribers.remove(queue);
-        }
+        let mut state = self.state.lock();
+        self.retain(&mut state, queue, |subscriber| subscriber.id != id);
     }
 }
 
 /// The events that somebody wants, by queue, in their order.
 fn batches(
     events: &mut Vec<Event>,
-    subscribers: &HashMap<Arc<str>, Vec<Subscriber>>,
-) -> HashMap<Arc<str>, Batch> {
-    let mut batches: HashMap<Arc<str>, Batch> = HashMap::new();
+    listeners: &HashMap<Arc<str>, Listeners>,
+) -> Vec<(Arc<str>, Batch)> {
+    let mut batches: Vec<(Arc<str>, Batch)> = Vec::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    // Most events are of the queue of the one before.
+    let mut last = None;
     for event in events.drain(..) {
-        let Some(list) = subscribers.get(&event.queue) else {
+        let place = match &last {
+            Some((queue, place)) if Arc::ptr_eq(queue, &event.queue) => *place,
+            _ => {
+                let place = places.entry(Arc::clone(&event.queue)).or_insert_with(|| {
+                    batches.push((Arc::clone(&event.queue), Batch::default()));
+                    batches.len() - 1
+                });
+                last = Some((Arc::clone(&event.queue), *place));
+                *place
+            }
+        };
+        let Some((queue, batch)) = batches.get_mut(place) else {
             continue;
         };
-        let batch = batches.entry(Arc::clone(&event.queue)).or_default();
-        let name = event.kind.name();
-        if !batch.kinds.iter().any(|(kind, _)| *kind == name) {
-            // Asked once for many events, since there may be many subscribers.
-            let is_wanted = list.iter().any(|subscriber| subscriber.wants(name));
-            batch.kinds.push((name, is_wanted.then_some(0)));
+        let kind = event.kind.event_type();
+        let wanted = listeners.get(queue).map(|listeners| listeners.wanted);
+        if !wanted.is_some_and(|wanted| wanted.contains(kind)) {
+            continue;
         }
-        let kind = batch.kinds.iter_mut().find(|(kind, _)| *kind == name);
-        let Some((_, Some(count))) = kind else {
-            continue;
-        };
-        *count += 1;
-        batch.bytes += payload_bytes(&event.kind);
+        batch.types = batch.types.with(kind);
+        batch.bytes += 2 * payload_bytes(&event.kind);
         batch.events.push(Arc::new(PublishedEvent {
             event,
             encoded: OnceLock::new(),
         }));
     }
+    batches.retain(|(_, batch)| !batch.events.is_empty());
     batches
 }
 
@@ -356,19 +379,18 @@ fn payload_bytes(kind: &EventKind) -> usize {
     }
 }
 
-fn is_watched(subscribers: &[Subscriber]) -> bool {
-    subscribers.iter().any(Subscriber::wants_notices)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn on(queue: &str, types: &[&str]) -> EventFilter {
-        let names = types.iter().map(|name| (*name).to_owned());
         EventFilter {
             queue: queue.into(),
-            types: (!types.is_empty()).then(|| names.collect()),
+            types: if types.is_empty() {
+                EventTypes::ALL
+            } else {
+                EventTypes::named(types.iter().copied())
+            },
         }
     }
 
@@ -382,50 +404,43 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_a_notice_has_its_queue_watched_as_long_as_it_listens() {
+    fn what_is_wanted_of_a_queue_is_told_when_it_changes() {
         let hub = Arc::new(Hub::default());
-        let watched = || {
-            hub.watched()
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
+        let told = |queue: &str, types: &[&str]| {
+            let types = EventTypes::named(types.iter().copied());
+            let count = hub.changes();
+            assert_eq!(hub.take_changes(), [(Arc::from(queue), types)]);
+            count
         };
-        let mut changes = 0;
-        let mut changed = || std::mem::replace(&mut changes, hub.changes()) != hub.changes();
         let stalls = hub.subscribe(on("q", &["stalled"]));
-        assert!(changed() && watched().is_empty());
-        let more = hub.subscribe(on("q", &["stalled", "server:memory-warning"]));
-        assert!(!changed() && watched().is_empty());
-        for name in EventKind::NOTICES {
-            let first = hub.subscribe(on("q", &["stalled", name]));
-            assert!(changed());
-            let second = hub.subscribe(on("q", &[]));
-            assert!(!changed());
-            drop(first);
-            assert!(!changed());
-            assert_eq!(watched(), ["q"]);
-            drop(second);
-            assert!(changed() && watched().is_empty());
-        }
+        told("q", &["stalled"]);
+        let more = hub.subscribe(on("q", &["stalled", "no-such"]));
+        let unknown = hub.subscribe(on("r", &["no-such"]));
+        assert!(hub.take_changes().is_empty());
+        let other = hub.subscribe(on("r", &["queue:idle", "paused"]));
+        let before = told("r", &["paused", "queue:idle"]);
+        drop((stalls, unknown));
+        assert!(hub.take_changes().is_empty() && hub.changes() == before);
         drop(more);
-        assert!(!changed());
-        let other = hub.subscribe(on("r", &[]));
-        assert!(changed());
-        assert_eq!(watched(), ["r"]);
-        drop((other, stalls));
-        assert!(changed() && watched().is_empty() && hub.queues().is_empty());
+        assert!(told("q", &[]) > before);
+        drop(other);
+        told("r", &[]);
+        assert!(hub.state.lock().queues.is_empty());
     }
 
     #[test]
-    fn a_subscriber_that_fell_behind_wants_no_notices_any_more() {
+    fn a_subscriber_that_fell_behind_wants_nothing_any_more() {
         let hub = Arc::new(Hub::default());
         let stalls = hub.subscribe(on("q", &["stalled"]));
         let slow = hub.subscribe(on("q", &[]));
+        hub.take_changes();
         let before = hub.changes();
         hub.publish(&mut vec![event(EventKind::Paused); BACKLOG_MAX]);
-        assert_eq!((hub.watched().len(), hub.changes()), (1, before));
+        assert!(hub.take_changes().is_empty() && hub.changes() == before);
         hub.publish(&mut vec![event(EventKind::Paused)]);
-        assert!(hub.watched().is_empty() && hub.changes() > before);
+        assert!(hub.changes() > before);
+        let left = EventTypes::named(["stalled"]);
+        assert_eq!(hub.take_changes(), [(Arc::from("q"), left)]);
         drop((stalls, slow));
     }
 
@@ -492,7 +507,7 @@ mod tests {
         assert_eq!(read, 2 * BACKLOG_BYTES_MAX / MIB, "one batch may be larger");
         hub.publish(&mut vec![event(EventKind::Paused)]);
         completed(1);
-        assert_eq!(hub.subscribers.lock()["q"].len(), 1);
+        assert_eq!(hub.state.lock().queues["q"].list.len(), 1);
         assert_eq!((lazy.behind(), reading.behind()), (read, 2));
         assert_eq!(std::iter::from_fn(|| lazy.try_next()).count(), read);
         assert!(lazy.receiver.is_closed());

@@ -25,8 +25,8 @@ use super::meter::Meter;
 use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{
-    Changes, Config, ConnectionId, Durability, Effects, Engine, EventKind, Millis, Served,
-    StorageStatus, Turn, WaiterId,
+    Changes, Config, ConnectionId, Delivery, Durability, Effects, Engine, EventKind, EventTypes,
+    Millis, Served, StorageStatus, Turn, WaiterId,
 };
 use crate::storage::{Store, StoreError};
 
@@ -274,19 +274,36 @@ impl Shared {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Tells the engine of which queues somebody wants events, and notices. The number of changes is read first, so that
-    /// one in between is seen again.
+    /// Tells the engine which events somebody wants of which queues by now, and of which ones notices. The number of changes
+    /// is read first, so that one in between is seen again.
     fn look_at_hub(&self, core: &mut Core, now: Millis) {
         core.hub_changes = self.hub.changes();
-        let queues = self.hub.queues();
-        core.effects.listening = !queues.is_empty();
-        core.effects.only = Some(Arc::new(queues));
+        let only = core.effects.only.get_or_insert_default();
+        let mut is_watched_otherwise = false;
+        for (queue, types) in self.hub.take_changes() {
+            let before = if types == EventTypes::NONE {
+                only.remove(&queue)
+            } else {
+                only.insert(queue, types)
+            };
+            let was_watched = before.unwrap_or_default().meets(EventTypes::NOTICES);
+            is_watched_otherwise |= was_watched != types.meets(EventTypes::NOTICES);
+        }
+        core.effects.listening = !only.is_empty();
+        if !is_watched_otherwise {
+            return;
+        }
+        let watched = only
+            .iter()
+            .filter(|(_, types)| types.meets(EventTypes::NOTICES))
+            .map(|(queue, _)| Arc::clone(queue))
+            .collect();
         let mut turn = Turn {
             now,
             caller: None,
             effects: &mut core.effects,
         };
-        core.engine.watch(&mut turn, self.hub.watched());
+        core.engine.watch(&mut turn, watched);
     }
 
     /// Lets out what the step has to say, now or once it is stored.
@@ -548,6 +565,21 @@ impl Broker for LocalBroker {
     fn disconnect(&self, connection: ConnectionId) {
         self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.release(connection);
+    }
+
+    fn give_back(&self, deliveries: &[Delivery]) {
+        self.shared.with_engine(|core, now| {
+            let mut turn = Turn {
+                now,
+                caller: None,
+                effects: &mut core.effects,
+            };
+            core.engine.give_back(&mut turn, deliveries);
+        });
+    }
+
+    fn now(&self) -> Millis {
+        self.shared.clock.now()
     }
 
     fn subscribe(&self, filter: EventFilter) -> Subscription {

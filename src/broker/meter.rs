@@ -81,7 +81,7 @@ mod tests {
             queue: QueueName::lenient("q"),
             count: 1,
             wait: 0,
-            owner: None,
+            locked: false,
             lock_ttl: 1.0,
             detach: false,
             group: None,

@@ -22,7 +22,7 @@ pub use hub::{BACKLOG_BYTES_MAX, BACKLOG_MAX, EventFilter, PublishedEvent, Subsc
 pub use local::{LocalBroker, OpenError};
 
 use crate::command::{Command, CommandError, Operation, Reply};
-use crate::engine::{ConnectionId, EventKind};
+use crate::engine::{ConnectionId, Delivery, EventKind, Millis};
 
 /// The answer to a command that has to wait.
 pub type Pending = Pin<Box<dyn Future<Output = Result<Reply, CommandError>> + Send>>;
@@ -75,6 +75,13 @@ pub trait Broker: Send + Sync + 'static {
 
     /// The connection is gone: its waits end, its deliveries go back, its workers are forgotten.
     fn disconnect(&self, connection: ConnectionId);
+
+    /// These deliveries were never told to anybody: as far as they last, their jobs go back as if they had not been
+    /// handed out.
+    fn give_back(&self, deliveries: &[Delivery]);
+
+    /// The time by which everything here happens, Unix ms.
+    fn now(&self) -> Millis;
 
     /// Events from now on. The subscription ends when it is dropped.
     fn subscribe(&self, filter: EventFilter) -> Subscription;

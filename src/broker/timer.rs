@@ -79,7 +79,7 @@ mod tests {
             queue: queue.clone(),
             count: 1,
             wait: 30_000,
-            owner: None,
+            locked: false,
             lock_ttl: 30_000.0,
             detach: false,
             group: None,

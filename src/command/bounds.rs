@@ -65,8 +65,10 @@ pub const PREVIEWS_MAX: usize = 50;
 pub const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 /// Bytes of one frame, without its length.
 pub const FRAME_MAX: usize = 67_108_864;
+/// Bytes of a frame that are read before its client has authenticated itself; a longer one is refused by its beginning.
+pub const AUTH_FRAME_MAX: usize = 16_384;
 /// Levels of nesting of one frame, its own map included.
-pub const FRAME_DEPTH_MAX: usize = 1_000;
+pub const FRAME_DEPTH_MAX: usize = super::payload::DEPTH_MAX;
 /// Event names of one subscription.
 pub const EVENT_TYPES_MAX: usize = 32;
 /// Bytes of one text that a client adds to a job: an error, a stack line, a progress message, a log line. Longer ones
@@ -114,7 +116,7 @@ impl QueueName {
     pub fn new(text: &str) -> Result<Self, ArgumentError> {
         if text.is_empty() {
             Err(ArgumentError::QueueRequired)
-        } else if text.encode_utf16().count() > QUEUE_NAME_MAX {
+        } else if is_longer(text, QUEUE_NAME_MAX) {
             Err(ArgumentError::QueueTooLong)
         } else if !text
             .bytes()
@@ -166,12 +168,10 @@ impl GroupId {
             Text::Absent => Ok(None),
             Text::NotText => Err(ArgumentError::NotText(FIELD)),
             Text::Value("") => Err(ArgumentError::EmptyText(FIELD)),
-            Text::Value(text) if text.encode_utf16().count() > GROUP_ID_MAX => {
-                Err(ArgumentError::TextTooLong {
-                    field: FIELD,
-                    max: GROUP_ID_MAX,
-                })
-            }
+            Text::Value(text) if is_longer(text, GROUP_ID_MAX) => Err(ArgumentError::TextTooLong {
+                field: FIELD,
+                max: GROUP_ID_MAX,
+            }),
             Text::Value(text) if text.contains('\0') => Err(ArgumentError::NulInText(FIELD)),
             Text::Value(text) => Ok(Some(Self(text.into()))),
         }
@@ -203,13 +203,31 @@ pub fn cut(text: Arc<str>) -> Arc<str> {
 
 /// The same with another bound, of at least the mark's 3 bytes.
 pub fn cut_to(max: usize, text: Arc<str>) -> Arc<str> {
-    const MARK: &str = "…";
     if text.len() <= max {
         return text;
+    }
+    cut_copy_to(max, &text)
+}
+
+/// [`cut`] of a text that is somebody else's, so that nothing longer is ever copied.
+pub fn cut_copy(text: &str) -> Arc<str> {
+    cut_copy_to(TEXT_MAX, text)
+}
+
+fn cut_copy_to(max: usize, text: &str) -> Arc<str> {
+    const MARK: &str = "…";
+    if text.len() <= max {
+        return text.into();
     }
     let end = text.floor_char_boundary(max.saturating_sub(MARK.len()));
     let kept = text.get(..end).unwrap_or_default();
     format!("{kept}{MARK}").into()
+}
+
+/// Whether a text has more than `max` UTF-16 units.
+pub fn is_longer(text: &str, max: usize) -> bool {
+    // No text has more of them than bytes.
+    text.len() > max && text.encode_utf16().count() > max
 }
 
 /// Checks the length of a text in UTF-16 units.
@@ -217,7 +235,7 @@ pub fn cut_to(max: usize, text: Arc<str>) -> Arc<str> {
 /// # Errors
 /// [`ArgumentError::TextTooLong`].
 pub fn at_most(field: &'static str, text: &str, max: usize) -> Result<(), ArgumentError> {
-    if text.len() > max && text.encode_utf16().count() > max {
+    if is_longer(text, max) {
         return Err(ArgumentError::TextTooLong { field, max });
     }
     Ok(())
@@ -228,8 +246,7 @@ pub fn at_most(field: &'static str, text: &str, max: usize) -> Result<(), Argume
 /// # Errors
 /// When it is empty or longer than 256 UTF-16 units.
 pub fn job_name(text: &str) -> Result<Arc<str>, ArgumentError> {
-    if text.is_empty() || (text.len() > JOB_NAME_MAX && text.encode_utf16().count() > JOB_NAME_MAX)
-    {
+    if text.is_empty() || is_longer(text, JOB_NAME_MAX) {
         return Err(ArgumentError::JobName);
     }
     Ok(text.into())

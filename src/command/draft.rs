@@ -45,6 +45,10 @@ pub enum BackoffDraft {
 pub struct JobDraft<'a> {
     /// The name; `None` means the default one.
     pub name: Option<&'a str>,
+    /// A name that has been checked already; if it is the same one, its text is shared.
+    pub known_name: Option<&'a Arc<str>>,
+    /// The first text or list that was sent as something else, which is told after the faults of numbers.
+    pub fault: Option<ArgumentError>,
     /// The data as MessagePack; checked for size here, for form by the door.
     pub data: Option<&'a [u8]>,
     /// Empty means none.
@@ -127,9 +131,8 @@ impl JobDraft<'_> {
     /// Checks everything but the size of the data and the group, which a flow looks at elsewhere in its order.
     ///
     /// # Errors
-    /// The first fault: options, name.
+    /// The first fault: options that are numbers, other options, name.
     pub(super) fn check_options(&self) -> Result<Groupless, ArgumentError> {
-        self.check_texts()?;
         let priority = match self.group_id {
             Text::Absent => self.priority.finite("priority")?.unwrap_or(0.0),
             _ => group_priority(self.priority)?,
@@ -161,10 +164,11 @@ impl JobDraft<'_> {
         {
             return Err(error.clone());
         }
-        let name = match self.name {
-            Some(name) => bounds::job_name(name)?,
-            None => bounds::JOB_NAME_DEFAULT.into(),
-        };
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        self.check_texts()?;
+        let name = self.checked_name()?;
         let repeat = repeat?.map(Box::new);
         let options = JobOptions {
             backoff,
@@ -199,6 +203,14 @@ impl JobDraft<'_> {
             links: self.links(),
         };
         Ok(Groupless { job, options })
+    }
+
+    fn checked_name(&self) -> Result<Arc<str>, ArgumentError> {
+        let text = self.name.unwrap_or(bounds::JOB_NAME_DEFAULT);
+        match self.known_name {
+            Some(known) if &**known == text => Ok(Arc::clone(known)),
+            _ => bounds::job_name(text),
+        }
     }
 
     /// Together with the data these texts must fit the frame that delivers the job.

@@ -43,6 +43,19 @@ impl Number {
         }
     }
 
+    /// How many of something are meant: fractions count down, less than nothing is nothing, more than there can be is all.
+    /// `None` when it was not sent.
+    ///
+    /// # Errors
+    /// When it is no number.
+    pub fn count(self, field: &'static str) -> Result<Option<usize>, ArgumentError> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Value(value) if !value.is_nan() => Ok(Some(value as usize)),
+            Self::Value(_) | Self::NotNumber => Err(ArgumentError::NotNumber(field)),
+        }
+    }
+
     /// A whole number from 0 to [`bounds::SAFE_INTEGER_MAX`], or `None` when it was not sent.
     ///
     /// # Errors

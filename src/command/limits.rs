@@ -148,7 +148,11 @@ impl GroupDraft<'_> {
             affinity: match affinity {
                 AffinityDraft::Absent | AffinityDraft::Group(Text::Absent) => Affinity::Any,
                 AffinityDraft::Null => Affinity::Ungrouped,
-                AffinityDraft::Group(Text::Value(group)) => Affinity::Group(group.into()),
+                AffinityDraft::Group(Text::Value(group)) => {
+                    // Kept while the pull waits, and no group has a longer id.
+                    bounds::at_most("group.affinity", group, bounds::GROUP_ID_MAX)?;
+                    Affinity::Group(group.into())
+                }
                 AffinityDraft::Group(Text::NotText) => {
                     return Err(ArgumentError::NotTextOrNull("group.affinity"));
                 }
@@ -277,6 +281,12 @@ mod tests {
         assert_eq!(
             text(with(AffinityDraft::Group(Text::NotText))),
             "group.affinity must be a string or null"
+        );
+        let (longest, longer) = ("g".repeat(256), "g".repeat(257));
+        assert!(with(AffinityDraft::Group(Text::Value(&longest))).is_ok());
+        assert_eq!(
+            text(with(AffinityDraft::Group(Text::Value(&longer)))),
+            "group.affinity must be at most 256 characters"
         );
     }
 }

@@ -100,8 +100,8 @@ impl DlqFilterDraft<'_> {
     pub fn check(&self) -> Result<DlqFilter, ArgumentError> {
         let older_than = self.older_than.finite("olderThan")?;
         let newer_than = self.newer_than.finite("newerThan")?;
-        let offset = count(self.offset, "offset")?.unwrap_or(0);
-        let limit = count(self.limit, "limit")?;
+        let offset = self.offset.count("offset")?.unwrap_or(0);
+        let limit = self.limit.count("limit")?;
         let reason = self.reason.map(FailureReason::from_name);
         Ok(DlqFilter {
             reason: reason.flatten(),
@@ -140,7 +140,7 @@ impl RetryDlqDraft<'_> {
             return Ok(DlqSelection::One(present(id, "jobId")?));
         }
         Ok(DlqSelection::Matching(DlqFilter {
-            limit: count(self.count, "count")?,
+            limit: self.count.count("count")?,
             ..DlqFilter::default()
         }))
     }
@@ -169,7 +169,7 @@ impl RetryCompletedDraft<'_> {
         let until = self.timestamp.finite("timestamp")?;
         Ok(CompletedSelection::Oldest {
             until: until.map(|at| at.floor() as Millis),
-            limit: count(self.count, "count")?,
+            limit: self.count.count("count")?,
         })
     }
 }
@@ -179,11 +179,6 @@ fn present(id: &str, field: &'static str) -> Result<JobId, ArgumentError> {
         return Err(ArgumentError::EmptyText(field));
     }
     Ok(JobId::from_text(id))
-}
-
-/// A number of jobs; below 0 it is 0.
-fn count(number: Number, field: &'static str) -> Result<Option<usize>, ArgumentError> {
-    Ok(number.finite(field)?.map(|count| count as usize))
 }
 
 /// A setting that is a whole number from 0 to [`SPAN_MAX`].
@@ -366,11 +361,32 @@ mod tests {
                 again(Some(""), absent, absent),
                 "id must be a non-empty string",
             ),
-            (again(None, nan, absent), "count must be a finite number"),
+            (again(None, nan, absent), "count must be a number"),
             (again(None, absent, text), "timestamp must be a number"),
         ];
         for (fault, text) in cases {
             assert_eq!(fault, text);
         }
+    }
+
+    #[test]
+    fn as_many_as_there_can_be_are_all() {
+        let count = Number::Value(f64::INFINITY);
+        let draft = RetryDlqDraft {
+            count,
+            ..RetryDlqDraft::default()
+        };
+        let all = DlqFilter {
+            limit: Some(usize::MAX),
+            ..DlqFilter::default()
+        };
+        assert_eq!(draft.check(), Ok(DlqSelection::Matching(all)));
+        let draft = RetryCompletedDraft {
+            count,
+            ..RetryCompletedDraft::default()
+        };
+        let limit = Some(usize::MAX);
+        let all = CompletedSelection::Oldest { until: None, limit };
+        assert_eq!(draft.check(), Ok(all));
     }
 }

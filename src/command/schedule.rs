@@ -139,14 +139,10 @@ impl CronDraft<'_> {
 }
 
 fn cron_name(text: &str) -> Result<Arc<str>, ArgumentError> {
-    const MAX: usize = bounds::CRON_NAME_MAX;
     if text.is_empty() {
         return Err(ArgumentError::EmptyText("name"));
     }
-    if text.len() > MAX && text.encode_utf16().count() > MAX {
-        let (field, max) = ("name", MAX);
-        return Err(ArgumentError::TextTooLong { field, max });
-    }
+    bounds::at_most("name", text, bounds::CRON_NAME_MAX)?;
     Ok(text.into())
 }
 

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::address;
 use super::argument::ArgumentError;
-use super::bounds::{QUEUE_NAME_MAX, WEBHOOK_SECRET_MAX, WEBHOOK_URL_MAX, cut};
+use super::bounds::{QUEUE_NAME_MAX, WEBHOOK_SECRET_MAX, WEBHOOK_URL_MAX, cut, is_longer};
 use crate::engine::{NewWebhook, WebhookEvent, WebhookSecret};
 
 /// Which addresses webhooks may point to.
@@ -52,12 +52,12 @@ impl WebhookDraft {
         let queue = self.queue.filter(|name| !name.is_empty());
         if queue
             .as_ref()
-            .is_some_and(|name| longer(name, QUEUE_NAME_MAX))
+            .is_some_and(|name| is_longer(name, QUEUE_NAME_MAX))
         {
             return Err(ArgumentError::QueueTooLong);
         }
         let secret = self.secret.filter(|secret| !secret.text().is_empty());
-        let too_long = |secret: &WebhookSecret| longer(secret.text(), WEBHOOK_SECRET_MAX);
+        let too_long = |secret: &WebhookSecret| is_longer(secret.text(), WEBHOOK_SECRET_MAX);
         if secret.as_ref().is_some_and(too_long) {
             let (field, max) = ("secret", WEBHOOK_SECRET_MAX);
             return Err(ArgumentError::TextTooLong { field, max });
@@ -79,7 +79,7 @@ pub fn url(text: &str, allowed: Addresses) -> Result<Url, ArgumentError> {
     if text.is_empty() {
         return Err(ArgumentError::WebhookUrlRequired);
     }
-    if longer(text, WEBHOOK_URL_MAX) {
+    if is_longer(text, WEBHOOK_URL_MAX) {
         return Err(ArgumentError::WebhookUrlTooLong);
     }
     let url = Url::parse(text).map_err(|_| ArgumentError::WebhookUrlInvalid)?;
@@ -113,10 +113,6 @@ fn events(names: &[Arc<str>]) -> Result<Vec<WebhookEvent>, ArgumentError> {
     } else {
         Err(ArgumentError::WebhookEvents(cut(unknown.join(", ").into())))
     }
-}
-
-fn longer(text: &str, max: usize) -> bool {
-    text.len() > max && text.encode_utf16().count() > max
 }
 
 #[cfg(test)]

@@ -471,6 +471,11 @@ fn webhooks() -> Vec<Row> {
             "calls",
         ),
         (
+            "data in the body of a call, as JSON; larger data is left out",
+            count(webhooks::DATA_MAX),
+            "bytes",
+        ),
+        (
             "answer of a receiver that is read, up to",
             count(webhooks::ANSWER_BYTES_MAX),
             "bytes",
@@ -487,6 +492,11 @@ fn connections() -> Vec<Row> {
             "bytes",
         ),
         (
+            "frame of a client that has yet to send its token, read up to",
+            count(bounds::AUTH_FRAME_MAX),
+            "bytes",
+        ),
+        (
             "nesting of a frame, up to",
             count(bounds::FRAME_DEPTH_MAX),
             "levels",
@@ -497,7 +507,7 @@ fn connections() -> Vec<Row> {
             "events",
         ),
         (
-            "payloads of events that a subscriber may be behind by",
+            "payloads of events that a subscriber may be behind by, each counted twice",
             count(BACKLOG_BYTES_MAX),
             "bytes",
         ),

@@ -147,34 +147,187 @@ pub struct StallDetail {
     pub to_dlq: bool,
 }
 
-impl EventKind {
-    /// The names of the notices of a queue, which are made only while somebody wants one of them.
-    pub const NOTICES: [&'static str; 3] = ["queue:idle", "queue:threshold", "worker:overloaded"];
+/// The types of event, which is what an event is without what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "documented in EventKind")]
+pub enum EventType {
+    Pushed,
+    Duplicated,
+    Pulled,
+    Completed,
+    Failed,
+    Retried,
+    Progress,
+    Stalled,
+    Delayed,
+    Waiting,
+    WaitingChildren,
+    Removed,
+    Paused,
+    Resumed,
+    Drained,
+    Cleaned,
+    Obliterated,
+    QueueIdle,
+    QueueThreshold,
+    WorkerOverloaded,
+    MemoryWarning,
+}
+
+impl EventType {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::Pushed,
+        Self::Duplicated,
+        Self::Pulled,
+        Self::Completed,
+        Self::Failed,
+        Self::Retried,
+        Self::Progress,
+        Self::Stalled,
+        Self::Delayed,
+        Self::Waiting,
+        Self::WaitingChildren,
+        Self::Removed,
+        Self::Paused,
+        Self::Resumed,
+        Self::Drained,
+        Self::Cleaned,
+        Self::Obliterated,
+        Self::QueueIdle,
+        Self::QueueThreshold,
+        Self::WorkerOverloaded,
+        Self::MemoryWarning,
+    ];
 
     /// The name on the wire.
-    pub const fn name(&self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pushed => "pushed",
             Self::Duplicated => "duplicated",
             Self::Pulled => "pulled",
-            Self::Completed { .. } => "completed",
-            Self::Failed { .. } => "failed",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
             Self::Retried => "retried",
-            Self::Progress { .. } => "progress",
-            Self::Stalled { .. } => "stalled",
-            Self::Delayed { .. } => "delayed",
-            Self::Waiting { .. } => "waiting",
-            Self::WaitingChildren { .. } => "waiting-children",
-            Self::Removed { .. } => "removed",
+            Self::Progress => "progress",
+            Self::Stalled => "stalled",
+            Self::Delayed => "delayed",
+            Self::Waiting => "waiting",
+            Self::WaitingChildren => "waiting-children",
+            Self::Removed => "removed",
             Self::Paused => "paused",
             Self::Resumed => "resumed",
-            Self::Drained { .. } => "drained",
-            Self::Cleaned { .. } => "cleaned",
-            Self::Obliterated { .. } => "obliterated",
-            Self::QueueIdle { .. } => "queue:idle",
-            Self::QueueThreshold { .. } => "queue:threshold",
-            Self::WorkerOverloaded { .. } => "worker:overloaded",
-            Self::MemoryWarning { .. } => "server:memory-warning",
+            Self::Drained => "drained",
+            Self::Cleaned => "cleaned",
+            Self::Obliterated => "obliterated",
+            Self::QueueIdle => "queue:idle",
+            Self::QueueThreshold => "queue:threshold",
+            Self::WorkerOverloaded => "worker:overloaded",
+            Self::MemoryWarning => "server:memory-warning",
         }
+    }
+}
+
+/// A set of types of event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventTypes(u32);
+
+impl EventTypes {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// All.
+    pub const ALL: Self = Self(u32::MAX);
+    /// The notices of a queue, which are made only while somebody wants one of them.
+    pub const NOTICES: Self = Self::NONE
+        .with(EventType::QueueIdle)
+        .with(EventType::QueueThreshold)
+        .with(EventType::WorkerOverloaded);
+
+    /// Those with these names. A name that no type has adds nothing.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = |name| EventType::ALL.into_iter().find(|kind| kind.name() == name);
+        names
+            .into_iter()
+            .filter_map(known)
+            .fold(Self::NONE, Self::with)
+    }
+
+    /// These and one more.
+    #[must_use]
+    pub const fn with(self, kind: EventType) -> Self {
+        Self(self.0 | 1 << kind as u32)
+    }
+
+    /// These and those.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether this type is among them.
+    pub const fn contains(self, kind: EventType) -> bool {
+        self.0 & 1 << kind as u32 != 0
+    }
+
+    /// Whether any of those is among them.
+    pub const fn meets(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// Whether all of those are among them.
+    pub const fn covers(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
+impl EventKind {
+    /// The type.
+    pub const fn event_type(&self) -> EventType {
+        match self {
+            Self::Pushed => EventType::Pushed,
+            Self::Duplicated => EventType::Duplicated,
+            Self::Pulled => EventType::Pulled,
+            Self::Completed { .. } => EventType::Completed,
+            Self::Failed { .. } => EventType::Failed,
+            Self::Retried => EventType::Retried,
+            Self::Progress { .. } => EventType::Progress,
+            Self::Stalled { .. } => EventType::Stalled,
+            Self::Delayed { .. } => EventType::Delayed,
+            Self::Waiting { .. } => EventType::Waiting,
+            Self::WaitingChildren { .. } => EventType::WaitingChildren,
+            Self::Removed { .. } => EventType::Removed,
+            Self::Paused => EventType::Paused,
+            Self::Resumed => EventType::Resumed,
+            Self::Drained { .. } => EventType::Drained,
+            Self::Cleaned { .. } => EventType::Cleaned,
+            Self::Obliterated { .. } => EventType::Obliterated,
+            Self::QueueIdle { .. } => EventType::QueueIdle,
+            Self::QueueThreshold { .. } => EventType::QueueThreshold,
+            Self::WorkerOverloaded { .. } => EventType::WorkerOverloaded,
+            Self::MemoryWarning { .. } => EventType::MemoryWarning,
+        }
+    }
+
+    /// The name on the wire.
+    pub const fn name(&self) -> &'static str {
+        self.event_type().name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_is_found_by_its_name_and_alone() {
+        for (place, kind) in EventType::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+            let set = EventTypes::named([kind.name(), "no-such"]);
+            let found = EventType::ALL
+                .into_iter()
+                .filter(|other| set.contains(*other));
+            assert_eq!(found.collect::<Vec<_>>(), [kind]);
+        }
+        assert_eq!(EventTypes::named(["no-such"]), EventTypes::NONE);
     }
 }

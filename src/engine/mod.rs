@@ -61,7 +61,7 @@ mod waiters;
 mod webhook;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use backlog::{Affinity, PullGroup};
@@ -71,7 +71,7 @@ pub use cron::{
 pub use dead_letter::{DlqEntry, DlqFilter, DlqStats};
 pub use delivery::PULL_BYTES_MAX;
 pub use dependency::TOLD_ERROR_MAX;
-pub use event::{Event, EventKind, StallDetail, WorkerLoad};
+pub use event::{Event, EventKind, EventType, EventTypes, StallDetail, WorkerLoad};
 pub use figures::{
     COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
     MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
@@ -217,8 +217,8 @@ impl Default for Config {
 pub struct Effects {
     /// Whether anybody wants events; while not, none are made.
     pub listening: bool,
-    /// Of which queues, when it is only some.
-    pub only: Option<Arc<HashSet<Arc<str>>>>,
+    /// Which ones of which queues, when it is only some.
+    pub only: Option<HashMap<Arc<str>, EventTypes>>,
     /// What happened.
     pub events: Vec<Event>,
     /// Webhooks to call.
@@ -228,8 +228,12 @@ pub struct Effects {
 }
 
 impl Effects {
-    fn wants(&self, queue: &Arc<str>) -> bool {
-        self.listening && self.only.as_ref().is_none_or(|only| only.contains(queue))
+    fn wants(&self, queue: &Arc<str>, kind: &EventKind) -> bool {
+        let of_queue = |only: &HashMap<Arc<str>, EventTypes>| {
+            only.get(queue)
+                .is_some_and(|types| types.contains(kind.event_type()))
+        };
+        self.listening && self.only.as_ref().is_none_or(of_queue)
     }
 }
 
@@ -424,7 +428,7 @@ impl Engine {
         let queue = self.store.job(key).queue;
         self.count(queue, &kind);
         let called = self.webhooks.wanted_for(&kind);
-        let heard = turn.effects.wants(self.queues.name(queue));
+        let heard = turn.effects.wants(self.queues.name(queue), &kind);
         if !heard && called.is_none() {
             return;
         }
@@ -445,7 +449,7 @@ impl Engine {
     /// Says what happened to a queue as a whole.
     fn emit_of_queue(&mut self, turn: &mut Turn<'_>, queue: QueueKey, kind: EventKind) {
         self.count(queue, &kind);
-        if turn.effects.wants(self.queues.name(queue)) {
+        if turn.effects.wants(self.queues.name(queue), &kind) {
             turn.effects.events.push(Event {
                 queue: Arc::clone(self.queues.name(queue)),
                 job: None,

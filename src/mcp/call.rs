@@ -17,7 +17,7 @@ use super::ending::Ending;
 use super::error::ToolError;
 use crate::broker::{Broker, EventFilter, Submitted};
 use crate::command::{CommandError, MoveToWait, Operation};
-use crate::engine::{Delivery, EventKind, JobId, Millis, TokenGiven};
+use crate::engine::{Delivery, EventKind, EventType, EventTypes, JobId, Millis, TokenGiven};
 
 /// How often a long poll reports that it still waits, and how long a small step of progress may be held back.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ impl Call {
     ) -> Infallible {
         let mut events = self.broker.subscribe(EventFilter {
             queue,
-            types: Some(vec!["progress".into()]),
+            types: EventTypes::NONE.with(EventType::Progress),
         });
         let mut at = Instant::now();
         while let Some(published) = events.next().await {

@@ -331,7 +331,7 @@ async fn pull(broker: &LocalBroker) -> Result<Delivery, CommandError> {
         queue: QueueName::new("email")?,
         count: 1,
         wait: 0,
-        owner: Some("mailer-1".into()),
+        locked: true,
         lock_ttl: HOUR as f64 * 24.0,
         detach: true,
         group: None,

@@ -68,7 +68,7 @@ pub async fn warn_of_memory(
 mod tests {
     use super::*;
     use crate::broker::{EventFilter, LocalBroker};
-    use crate::engine::Config;
+    use crate::engine::{Config, EventTypes};
 
     /// What is told at each of these sizes of the heap, in bytes, while somebody listens or nobody does.
     fn told(looks: &[(u64, bool)]) -> Vec<Option<u64>> {
@@ -135,7 +135,7 @@ mod tests {
         let broker = LocalBroker::start(Config::default()).unwrap();
         let on = |queue: &str, types: Option<&str>| EventFilter {
             queue: queue.into(),
-            types: types.map(|name| vec![name.to_owned()]),
+            types: types.map_or(EventTypes::ALL, |name| EventTypes::named([name])),
         };
         let mut all = broker.subscribe(on("a", None));
         let mut chosen = broker.subscribe(on("b", Some("server:memory-warning")));

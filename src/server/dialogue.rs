@@ -10,14 +10,14 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crate::broker::{Broker, EventFilter, PublishedEvent, Submitted, Subscription};
-use crate::command::bounds::FRAME_MAX;
-use crate::command::{Command, CommandError, Fail, MoveToWait, Reply};
+use crate::command::bounds::{AUTH_FRAME_MAX, FRAME_MAX};
+use crate::command::{Command, CommandError, Fail, Reply};
 use crate::engine::{ConnectionId, Delivery, FailReport, Millis, Overview, TokenGiven};
 use crate::metrics::{self, Process};
-use crate::wire::frame::{self, Front};
+use crate::wire::frame::{self, Front, HEADER_LEN};
 use crate::wire::reply::{Memory, Surroundings};
 use crate::wire::{Action, Decoder, Envelope, ReqId, SessionAction, Shape, event, reply};
 
@@ -50,7 +50,10 @@ fn weight(command: &Command) -> usize {
         | Command::GetDlqStats(_)
         | Command::GetChildrenValues(_)
         | Command::GetChildFailures(_)
+        | Command::ListQueues(_)
+        | Command::ListWorkers(_)
         | Command::GetStats(_)
+        | Command::GetQueueMetrics(_)
         | Command::GetOverview(_)
         | Command::ListQueueSummaries(_)
         | Command::GetQueueDetail(_)
@@ -79,10 +82,7 @@ pub(super) struct Door {
 
 impl Surroundings for Door {
     fn now(&self) -> Millis {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+        self.broker.now()
     }
 
     fn memory(&self) -> Memory {
@@ -135,6 +135,8 @@ pub(super) struct Dialogue<'d> {
     peer: SocketAddr,
     decoder: Decoder,
     authenticated: bool,
+    /// Bytes still to come of a frame that has been refused unread.
+    passing: usize,
     window: Option<FrameWindow>,
     /// Requests of the current run and their commands, in step.
     asked: Vec<Asked>,
@@ -178,6 +180,7 @@ impl<'d> Dialogue<'d> {
             peer,
             decoder: Decoder::default(),
             authenticated: !door.tokens.required(),
+            passing: 0,
             window: door.options.frame_limit.map(FrameWindow::new),
             asked: Vec::new(),
             commands: Vec::new(),
@@ -196,7 +199,16 @@ impl<'d> Dialogue<'d> {
 
     /// Whether more may be encoded.
     pub(super) fn has_room(&self) -> bool {
-        self.out.len() < self.budget
+        self.out.len() < self.budget()
+    }
+
+    /// Bytes that may wait encoded. A stranger only gets refusals, and room for few of them.
+    fn budget(&self) -> usize {
+        if self.authenticated {
+            self.budget
+        } else {
+            self.budget.min(PORTION_BYTES)
+        }
     }
 
     /// Whether nothing waits to be encoded.
@@ -228,6 +240,15 @@ impl<'d> Dialogue<'d> {
         let enough = self.out.len() + PORTION_BYTES;
         let mut left = received;
         let rest = loop {
+            if self.passing > 0 {
+                let passed = self.passing.min(left.len());
+                self.passing -= passed;
+                left = left.get(passed..).unwrap_or_default();
+                if self.passing > 0 {
+                    let missing = self.passing;
+                    break Rest::Partial { missing };
+                }
+            }
             let is_full = self.load >= RUN_MAX;
             if is_full || !self.parked.has_room(self.asked.len()) {
                 self.apply_run();
@@ -237,7 +258,19 @@ impl<'d> Dialogue<'d> {
             }
             match frame::front(left) {
                 _ if left.is_empty() => break Rest::Nothing,
-                Front::Partial { missing } => break Rest::Partial { missing },
+                Front::Partial { missing }
+                    if self.authenticated || left.len() <= AUTH_FRAME_MAX =>
+                {
+                    break Rest::Partial { missing };
+                }
+                Front::Partial { .. } if !self.due.is_empty() => break Rest::Full,
+                Front::Partial { missing } => {
+                    // Whoever may only say who it is gets no room for more than that.
+                    self.refuse_unread(left.get(HEADER_LEN..).unwrap_or_default());
+                    self.passing = missing;
+                    left = &[];
+                    break Rest::Partial { missing };
+                }
                 Front::TooLarge { announced } => {
                     let text =
                         format!("Frame too large: {announced} bytes exceeds maximum {FRAME_MAX}");
@@ -260,11 +293,27 @@ impl<'d> Dialogue<'d> {
         (received.len() - left.len(), rest)
     }
 
+    /// Counts a frame; whether the budget of frames admits it.
+    fn admit(&mut self) -> bool {
+        self.window
+            .as_mut()
+            .is_none_or(|window| window.admit(Instant::now()))
+    }
+
+    /// Refuses a frame of a stranger by its beginning.
+    fn refuse_unread(&mut self, beginning: &[u8]) {
+        let req_id = ReqId::of_beginning(beginning);
+        let (req_id, text) = if self.admit() {
+            (req_id, "Not authenticated")
+        } else {
+            (req_id.text_only(), "Rate limit exceeded")
+        };
+        self.say(Due::Refusal(req_id, text.into()));
+    }
+
     fn take(&mut self, body: &[u8]) {
         let envelope = Envelope::read(body);
-        if let Some(window) = &mut self.window
-            && !window.admit(Instant::now())
-        {
+        if !self.admit() {
             let req_id = match envelope {
                 Ok(envelope) => envelope.into_req_id().text_only(),
                 Err(unusable) => unusable.req_id,
@@ -324,7 +373,7 @@ impl<'d> Dialogue<'d> {
     /// Encodes what is due while there is room, and no more than a portion.
     pub(super) fn speak(&mut self) {
         let enough = self
-            .budget
+            .budget()
             .min(self.out.len().saturating_add(PORTION_BYTES));
         while self.out.len() < enough
             && let Some((after, due)) = self.due.pop_front()
@@ -381,33 +430,28 @@ impl<'d> Dialogue<'d> {
 
     /// Jobs that the client will never see must not wait for their locks to run out. One that no reply can carry must not
     /// stand in the way of others either: nobody could ever take it.
-    fn return_undeliverable(&mut self, deliveries: Vec<Delivery>) {
-        let Some(attachment) = &self.attachment else {
-            return;
-        };
-        for delivery in deliveries {
-            let id = delivery.job.id.clone();
-            let token = delivery.token.map_or(TokenGiven::None, TokenGiven::Token);
-            let back: Command = if self.fits_alone(delivery) {
-                MoveToWait { id, token }.into()
-            } else {
-                let report = FailReport {
-                    error: Some(
-                        format!("Job too large to deliver: exceeds maximum {FRAME_MAX}").into(),
-                    ),
+    fn return_undeliverable(&mut self, mut deliveries: Vec<Delivery>) {
+        let hopeless = deliveries.extract_if(.., |delivery| !self.fits_alone(delivery));
+        for delivery in hopeless.collect::<Vec<_>>() {
+            let text = format!("Job too large to deliver: exceeds maximum {FRAME_MAX}");
+            let fail = Fail {
+                id: delivery.job.id,
+                token: delivery.token.map_or(TokenGiven::None, TokenGiven::Token),
+                report: FailReport {
+                    error: Some(text.into()),
                     unrecoverable: true,
                     ..FailReport::default()
-                };
-                Fail { id, token, report }.into()
+                },
             };
             // Refused only when the delivery has ended meanwhile, which is all that is wanted.
-            drop(attachment.broker.submit_one(None, back));
+            drop(self.door.broker.submit_one(None, fail.into()));
         }
+        self.door.broker.give_back(&deliveries);
     }
 
-    fn fits_alone(&self, delivery: Delivery) -> bool {
+    fn fits_alone(&self, delivery: &Delivery) -> bool {
         let shape = Shape::PullMany { owned: true };
-        let answer = Ok(Reply::Pulled(vec![delivery]));
+        let answer = Ok(Reply::Pulled(vec![delivery.clone()]));
         reply::answer(&mut Vec::new(), &ReqId::NONE, &shape, &answer, self.door)
     }
 
@@ -483,16 +527,31 @@ impl<'d> Dialogue<'d> {
         }
     }
 
+    /// Nobody waits for what has not come yet.
+    pub(super) fn stop_waiting(&mut self) {
+        self.parked = Parked::default();
+    }
+
+    /// Gives back the room that a burst needed; nothing may be waiting to be said.
+    pub(super) fn shrink(&mut self) {
+        self.out.shrink();
+        self.asked = Vec::new();
+        self.commands = Vec::new();
+        self.answers = Vec::new();
+        self.due.shrink_to_fit();
+    }
+
     /// The client is gone: what waits for it is withdrawn, what it held goes back. What was said to it
     /// stays in the outbox.
     pub(super) fn hang_up(&mut self) {
         self.return_unsaid();
-        self.parked = Parked::default();
+        self.stop_waiting();
         self.events = None;
         self.attachment = None;
     }
 
-    /// Jobs in answers that have not been encoded go back while they are this connection's.
+    /// Jobs in answers that have not been encoded go back, those too that would outlive the connection. Only while the
+    /// delivery lasts: what has become of the job since is not undone.
     fn return_unsaid(&mut self) {
         let mut unsaid = Vec::new();
         let due = self.due.iter_mut().map(|(_, due)| due);
@@ -501,7 +560,9 @@ impl<'d> Dialogue<'d> {
                 unsaid.append(deliveries);
             }
         }
-        self.return_undeliverable(unsaid);
+        if !unsaid.is_empty() {
+            self.door.broker.give_back(&unsaid);
+        }
     }
 }
 

@@ -23,6 +23,14 @@ impl Outbox {
         &mut self.bytes
     }
 
+    /// Gives back the room of a buffer that has nothing in it.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            self.bytes = Vec::new();
+            self.sent = 0;
+        }
+    }
+
     /// Bytes that still have to leave.
     fn unsent(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()

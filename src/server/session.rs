@@ -29,6 +29,8 @@ const READ_BYTES_MIN: usize = 4_096;
 const HELD_BYTES_MAX: usize = 65_536;
 /// How long a client at its write budget may take no byte at all.
 const RELUCTANCE: Duration = Duration::from_secs(5);
+/// How long a connection that does nothing keeps the room that a burst needed.
+const IDLE: Duration = Duration::from_secs(10);
 /// How long a connection that ends may take to accept its last replies.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// How long what a client still sends is read after its connection has been refused, so that the reason
@@ -54,8 +56,8 @@ pub(super) enum Ended {
 
 /// Serves one connection until it ends.
 pub(super) async fn run<R, W>(
-    mut reader: R,
-    mut writer: W,
+    reader: R,
+    writer: W,
     peer: SocketAddr,
     door: &Door,
     shutdown: &CancellationToken,
@@ -64,86 +66,147 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let mut dialogue = Dialogue::new(door, peer);
-    let mut input = BytesMut::new();
-    let ended = converse(
-        &mut reader,
-        &mut writer,
-        &mut dialogue,
-        &mut input,
-        door,
-        shutdown,
-    )
-    .await
-    .unwrap_or(Ended::Broken);
+    let mut session = Session {
+        reader,
+        writer,
+        dialogue: Dialogue::new(door, peer),
+        input: BytesMut::new(),
+        has_left: false,
+        is_slim: true,
+        patience: Patience::new(door.options.partial_frame_timeout),
+        reluctance: Patience::new(Some(RELUCTANCE)),
+        idleness: Patience::new(Some(IDLE)),
+    };
+    let ended = session.converse(shutdown).await.unwrap_or(Ended::Broken);
     match ended {
         Ended::Broken | Ended::Stalled | Ended::SlowReader => return ended,
-        Ended::Closed | Ended::FrameTooLarge => dialogue.hang_up(),
-        Ended::Shutdown => {
-            // What had arrived was asked in time.
-            while let Some(Ok(1..)) = reader.read_buf(&mut input).now_or_never() {
-                let (taken, rest) = dialogue.take_frames(&input);
-                pass(&mut input, taken);
-                if rest == Rest::Full {
-                    break;
-                }
-            }
-        }
+        Ended::Closed | Ended::FrameTooLarge => session.dialogue.hang_up(),
+        Ended::Shutdown => session.take_what_has_arrived(),
     }
-    let farewell = say_farewell(&mut writer, &mut dialogue);
+    let farewell = say_farewell(&mut session.writer, &mut session.dialogue);
     let heard = tokio::time::timeout(FAREWELL, farewell).await;
     if ended == Ended::FrameTooLarge && matches!(heard, Ok(Ok(()))) {
-        let _ = tokio::time::timeout(LINGER, linger(&mut reader)).await;
+        let _ = tokio::time::timeout(LINGER, linger(&mut session.reader)).await;
     }
     ended
 }
 
-async fn converse<R, W>(
-    reader: &mut R,
-    writer: &mut W,
-    dialogue: &mut Dialogue<'_>,
-    input: &mut BytesMut,
-    door: &Door,
-    shutdown: &CancellationToken,
-) -> io::Result<Ended>
+struct Session<'d, R, W> {
+    reader: R,
+    writer: W,
+    dialogue: Dialogue<'d>,
+    /// Received and not taken.
+    input: BytesMut,
+    /// The client says nothing more; what it has said already is still done.
+    has_left: bool,
+    /// Nothing has been received since the room for it was given back.
+    is_slim: bool,
+    patience: Patience,
+    reluctance: Patience,
+    idleness: Patience,
+}
+
+/// What follows a turn.
+enum Next {
+    /// Another turn, after those of others.
+    Turn,
+    /// Something has to happen first.
+    Wait(Rest),
+    End(Ended),
+}
+
+impl<R, W> Session<'_, R, W>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let mut patience = Patience::new(door.options.partial_frame_timeout);
-    let mut reluctance = Patience::new(Some(RELUCTANCE));
-    // Kept over all turns: a fresh one would be registered and withdrawn with every read.
-    let shut_down = shutdown.cancelled();
-    tokio::pin!(shut_down);
-    loop {
-        let (taken, rest) = dialogue.take_frames(input);
-        pass(input, taken);
-        if dialogue.out.write_ready(writer)? || dialogue.out.is_empty() {
-            reluctance.renew();
-        }
-        let has_room = dialogue.has_room();
-        match rest {
-            Rest::TooLarge => return Ok(Ended::FrameTooLarge),
-            _ if rest == Rest::More || (has_room && !dialogue.has_said_all()) => {
-                // Others get their turn between the portions of a long burst.
-                tokio::task::yield_now().await;
-                continue;
+    async fn converse(&mut self, shutdown: &CancellationToken) -> io::Result<Ended> {
+        // Kept over all turns: a fresh one would be registered and withdrawn with every read.
+        let shut_down = shutdown.cancelled();
+        tokio::pin!(shut_down);
+        loop {
+            let rest = match self.take_turn()? {
+                Next::Turn => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Next::Wait(rest) => rest,
+                Next::End(ended) => return Ok(ended),
+            };
+            tokio::select! {
+                () = &mut shut_down => return Ok(Ended::Shutdown),
+                ended = self.wait(&rest) => if let Some(ended) = ended? {
+                    return Ok(ended);
+                },
             }
-            Rest::Partial { missing } => make_room(input, missing),
-            _ => make_room(input, 0),
         }
-        let may_read = rest != Rest::Full || input.len() < HELD_BYTES_MAX;
+    }
+
+    /// Takes what is there and says what can be said.
+    fn take_turn(&mut self) -> io::Result<Next> {
+        if self.has_left {
+            self.dialogue.stop_waiting();
+        }
+        let (taken, rest) = self.dialogue.take_frames(&self.input);
+        pass(&mut self.input, taken);
+        let out = &mut self.dialogue.out;
+        if out.write_ready(&mut self.writer)? || out.is_empty() {
+            self.reluctance.renew();
+        }
+        let has_said_all = self.dialogue.has_said_all();
+        match rest {
+            Rest::TooLarge => return Ok(Next::End(Ended::FrameTooLarge)),
+            Rest::More => return Ok(Next::Turn),
+            _ if self.dialogue.has_room() && !has_said_all => return Ok(Next::Turn),
+            // Full of waits that nobody waits for.
+            Rest::Full if self.has_left && has_said_all => return Ok(Next::Turn),
+            Rest::Nothing | Rest::Partial { .. } if self.has_left => {
+                return Ok(Next::End(Ended::Closed));
+            }
+            Rest::Partial { missing } => make_room(&mut self.input, missing),
+            Rest::Nothing | Rest::Full => make_room(&mut self.input, 0),
+        }
+        Ok(Next::Wait(rest))
+    }
+
+    /// Waits for one thing to happen, and does what follows from it.
+    async fn wait(&mut self, rest: &Rest) -> io::Result<Option<Ended>> {
+        let Self {
+            reader,
+            writer,
+            dialogue,
+            input,
+            has_left,
+            is_slim,
+            patience,
+            reluctance,
+            idleness,
+        } = self;
+        let has_room = dialogue.has_room();
+        let is_full = *rest == Rest::Full;
+        let may_read = !*has_left && (!is_full || input.len() < HELD_BYTES_MAX);
+        let has_nothing_to_do =
+            *rest == Rest::Nothing && dialogue.has_said_all() && dialogue.out.is_settled();
         patience.expect(matches!(rest, Rest::Partial { .. }));
         reluctance.expect(!has_room);
+        idleness.expect(has_nothing_to_do && !*is_slim);
         tokio::select! {
-            () = &mut shut_down => return Ok(Ended::Shutdown),
-            () = patience.over() => return Ok(Ended::Stalled),
-            () = reluctance.over() => {
+            () = patience.over() => match reader.read_buf(input).now_or_never().transpose()? {
                 // Where this program itself got no time, the client is not to blame.
+                Some(1..) => patience.renew(),
+                Some(0) => return Ok(Some(Ended::Closed)),
+                None => return Ok(Some(Ended::Stalled)),
+            },
+            () = reluctance.over() => {
                 if !dialogue.out.write_ready(writer)? {
-                    return Ok(Ended::SlowReader);
+                    return Ok(Some(Ended::SlowReader));
                 }
                 reluctance.renew();
+            }
+            () = idleness.over() => {
+                *input = BytesMut::new();
+                dialogue.shrink();
+                *is_slim = true;
             }
             sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => {
                 sent?;
@@ -158,12 +221,32 @@ where
             event = next_event(&mut dialogue.events), if has_room => match event {
                 Some(event) => dialogue.tell_event(&event),
                 // It fell so far behind that the broker has given it up.
-                None => return Ok(Ended::SlowReader),
+                None => return Ok(Some(Ended::SlowReader)),
             },
             read = reader.read_buf(input), if may_read => match read? {
-                0 => return Ok(Ended::Closed),
-                _ => patience.renew(),
+                0 if is_full => *has_left = true,
+                0 => return Ok(Some(Ended::Closed)),
+                _ => {
+                    patience.renew();
+                    *is_slim = false;
+                }
             },
+        }
+        Ok(None)
+    }
+
+    /// Takes the frames that arrived before the stop: they were sent in time.
+    fn take_what_has_arrived(&mut self) {
+        loop {
+            let (taken, rest) = self.dialogue.take_frames(&self.input);
+            pass(&mut self.input, taken);
+            match rest {
+                Rest::More => continue,
+                Rest::Full | Rest::TooLarge => return,
+                Rest::Nothing | Rest::Partial { .. } => {}
+            }
+            let read = self.reader.read_buf(&mut self.input).now_or_never();
+            let Some(Ok(1..)) = read else { return };
         }
     }
 }
@@ -246,8 +329,11 @@ impl Patience {
         }
     }
 
-    /// Says whether bytes should move.
+    /// Says whether bytes should move. Time before they should does not count.
     fn expect(&mut self, waiting: bool) {
+        if waiting && !self.waiting {
+            self.renew();
+        }
         self.waiting = waiting;
     }
 
@@ -288,6 +374,18 @@ mod tests {
         input.resize(1_000_000, 1);
         make_room(&mut input, 67_108_864);
         assert!(input.capacity() < 4_000_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_begins_when_there_is_something_to_wait_for() {
+        let second = Duration::from_secs(1);
+        let mut patience = Patience::new(Some(second));
+        tokio::time::advance(5 * second).await;
+        patience.expect(true);
+        assert!(patience.over().now_or_never().is_none());
+        tokio::time::advance(2 * second).await;
+        patience.expect(true);
+        assert!(patience.over().now_or_never().is_some());
     }
 
     #[test]

@@ -1,48 +1,78 @@
 //! What a receiver gets: the body as JSON, and its signature.
 
 use hmac::{Hmac, KeyInit, Mac};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::command::payload;
 use crate::engine::{EventKind, Payload, WebhookCall, WebhookSecret};
 
+/// Bytes of the data in a body, as JSON; larger data is left out, and `dataOmitted` says so. All data that a job may have
+/// fits, whatever its letters; results may be larger.
+pub(super) const DATA_MAX: usize = 33_554_432;
+
 /// The body: `event`, `timestamp`, `jobId`, `queue`, and what the event carries.
 pub(super) fn body(call: &WebhookCall) -> Vec<u8> {
     let event = &call.event;
-    let mut members = Map::new();
-    let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
-    put("event", call.name.name().into());
-    put("timestamp", event.at.into());
-    put("jobId", event.job.as_ref().map(ToString::to_string).into());
-    put("queue", (&*event.queue).into());
-    let mut put_some = |name: &str, value: Option<Value>| value.map(|value| put(name, value));
+    let mut body = Members::default();
+    body.put("event", &call.name.name().into());
+    body.put("timestamp", &event.at.into());
+    body.put("jobId", &event.job.as_ref().map(ToString::to_string).into());
+    body.put("queue", &(&*event.queue).into());
     match &event.kind {
-        EventKind::Completed { result } => {
-            put_some("data", result.as_ref().map(to_json));
-        }
+        EventKind::Completed { result } => body.put_data(result.as_ref()),
         EventKind::Failed {
             error,
             data,
             terminal,
         } => {
-            put_some("data", data.as_ref().map(to_json));
-            put_some("error", error.as_deref().map(Value::from));
-            put_some("terminal", Some((*terminal).into()));
+            body.put_data(data.as_ref());
+            if let Some(error) = error {
+                body.put("error", &(&**error).into());
+            }
+            body.put("terminal", &(*terminal).into());
         }
         EventKind::Progress { progress, message } => {
             let progress = number(*progress);
             let data = json!({ "progress": progress, "message": message.as_deref() });
-            put_some("data", Some(data));
-            put_some("progress", Some(progress));
+            body.put("data", &data);
+            body.put("progress", &progress);
         }
         _ => {}
     }
-    Value::Object(members).to_string().into_bytes()
+    body.end()
 }
 
-fn to_json(payload: &Payload) -> Value {
-    payload::to_value(payload.bytes())
+/// A JSON object that is being written. Payloads go into it as text: as values they would take many times their size.
+#[derive(Default)]
+struct Members(String);
+
+impl Members {
+    fn put(&mut self, name: &'static str, value: &Value) {
+        self.put_text(name, &value.to_string());
+    }
+
+    fn put_data(&mut self, payload: Option<&Payload>) {
+        let Some(payload) = payload else { return };
+        let data = payload::to_json_within(payload.bytes(), DATA_MAX);
+        if data.len() > DATA_MAX {
+            self.put("dataOmitted", &true.into());
+        } else {
+            self.put_text("data", &data);
+        }
+    }
+
+    fn put_text(&mut self, name: &'static str, json: &str) {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        for part in ["\"", name, "\":", json] {
+            self.0.push_str(part);
+        }
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.0.push('}');
+        self.0.into_bytes()
+    }
 }
 
 /// A whole number without a fraction, as other implementations write it.
@@ -160,6 +190,17 @@ mod tests {
         let text = text(EventKind::Completed { result });
         let tagged = r#""data":{"b":{"$bytes":"AP8="},"i":{"$int":"9223372036854775808"}}"#;
         assert!(text.contains(tagged), "{text}");
+    }
+
+    #[test]
+    fn data_that_is_too_large_as_json_is_left_out() {
+        let body = |letters: usize| {
+            let result = Some(packed(&"x".repeat(letters).into()));
+            text(EventKind::Completed { result })
+        };
+        let quotes = 2;
+        assert!(body(DATA_MAX - quotes).ends_with("xxx\"}"));
+        assert!(body(DATA_MAX - quotes + 1).ends_with(",\"dataOmitted\":true}"));
     }
 
     #[test]

@@ -12,8 +12,11 @@ use super::client::{Client, Fault, Lookup, Message};
 use super::{CONCURRENT_MAX, Options, body};
 use crate::broker::{Broker, PendingCall, Submitted};
 use crate::command::{Command, IsWebhookEnabled, Reply, ReportWebhook};
-use crate::engine::WEBHOOKS_MAX;
+use crate::engine::{WEBHOOKS_MAX, WebhookCall};
 use crate::net::Throttle;
+
+/// Bytes of payload up to which a body is written at once; more takes a thread where nobody waits.
+const QUICK_BYTES: usize = 65_536;
 
 /// What all calls share.
 pub(super) struct Courier {
@@ -95,13 +98,17 @@ pub(super) async fn deliver(courier: Arc<Courier>, pending: PendingCall) {
     let Some(_turn) = courier.turn(id).await else {
         return;
     };
-    let body = body::body(call);
-    let signature = target.secret.as_ref();
-    let message = Message {
-        event: call.name.name(),
-        timestamp: call.event.at,
-        signature: signature.and_then(|secret| body::signature(secret, &body)),
-        body: body.into(),
+    let message = if call.bytes() > QUICK_BYTES {
+        // Others would wait for this thread meanwhile.
+        let call = call.clone();
+        let written = tokio::task::spawn_blocking(move || message(&call)).await;
+        let Ok(message) = written else {
+            report(&courier, id, false);
+            return;
+        };
+        message
+    } else {
+        message(call)
     };
     let attempts = courier.options.attempts.max(1);
     for attempt in 1..=attempts {
@@ -120,6 +127,17 @@ pub(super) async fn deliver(courier: Arc<Courier>, pending: PendingCall) {
         }
     }
     report(&courier, id, false);
+}
+
+fn message(call: &WebhookCall) -> Message {
+    let body = body::body(call);
+    let secret = call.target.secret.as_ref();
+    Message {
+        event: call.name.name(),
+        timestamp: call.event.at,
+        signature: secret.and_then(|secret| body::signature(secret, &body)),
+        body: body.into(),
+    }
 }
 
 fn report(courier: &Courier, id: &Arc<str>, delivered: bool) {

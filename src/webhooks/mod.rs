@@ -30,6 +30,8 @@ pub const CONCURRENT_MAX: usize = 4;
 pub const ATTEMPT_TIME: Duration = Duration::from_secs(10);
 /// Bytes read of an answer; only its status counts.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1_024;
+/// Bytes of the data in the body of a call, as JSON.
+pub const DATA_MAX: usize = body::DATA_MAX;
 /// Time between two lines of the log that tell of calls without room.
 const DROPPED_EVERY: Duration = Duration::from_secs(10);
 

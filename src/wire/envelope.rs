@@ -38,6 +38,23 @@ impl ReqId {
         }
     }
 
+    /// The identity of a request of which nobody reads more than this beginning; none, when it stands behind that.
+    pub fn of_beginning(beginning: &[u8]) -> Self {
+        let mut reader = Reader::new(beginning);
+        let Ok(Value::Map(entries)) = reader.read() else {
+            return Self::NONE;
+        };
+        for _ in 0..entries {
+            let (Ok(key), Ok(value)) = (reader.skip(), reader.skip()) else {
+                break;
+            };
+            if Reader::new(key).read() == Ok(Value::Str(b"reqId")) {
+                return Self::from_raw(value);
+            }
+        }
+        Self::NONE
+    }
+
     /// Its bytes.
     pub fn raw(&self) -> Option<&[u8]> {
         match &self.0 {

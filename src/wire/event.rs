@@ -8,9 +8,12 @@ use super::frame;
 /// Notices tell spans in whole seconds.
 const MS_PER_SECOND: Millis = 1_000;
 
+/// Bytes that hold the frame of most events.
+const USUAL_BYTES: usize = 160;
+
 /// The frame of an event; empty when no frame can hold it, so that it alone is skipped.
 pub fn encode(event: &Event) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(USUAL_BYTES);
     if frame::append(&mut out, |out| write(out, event)) {
         out
     } else {

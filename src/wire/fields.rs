@@ -81,11 +81,7 @@ impl<'a> Fields<'a> {
             .into_iter()
             .find(|entry| entry.key == name.as_bytes())?
             .value;
-        // The marker of a one-byte extension decides before anything is parsed.
-        let absent = Reader::new(value)
-            .read()
-            .is_ok_and(|value| value.is_absent());
-        (!absent).then_some(value)
+        (!is_absent(value)).then_some(value)
     }
 
     /// A field that is set: there, and not nil.
@@ -98,13 +94,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is something else, or not UTF-8.
     pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a str>, ArgumentError> {
-        match self.value(name) {
-            None => Ok(None),
-            Some(value) => match value.as_text() {
-                Some(text) => Ok(Some(text)),
-                None => Err(ArgumentError::NotText(name)),
-            },
-        }
+        self.raw(name).map_or(Ok(None), |raw| set_text(raw, name))
     }
 
     /// A text as it was sent; nil is no text here.
@@ -130,7 +120,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A text of which nothing but its words matters (an error, a log line): what is no string is shown
-    /// as JSON rather than refused, since a report must not be lost for it.
+    /// as JSON rather than refused, since a report must not be lost for it. Cut to [`bounds::TEXT_MAX`].
     ///
     /// # Errors
     /// When it is a string that is not UTF-8.
@@ -141,10 +131,10 @@ impl<'a> Fields<'a> {
         match set_value(raw) {
             None => Ok(None),
             Some(Value::Str(bytes)) => match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(Some(text.into())),
+                Ok(text) => Ok(Some(bounds::cut_copy(text))),
                 Err(_) => Err(ArgumentError::NotText(name)),
             },
-            Some(_) => Ok(Some(payload::to_json(raw).into())),
+            Some(_) => Ok(Some(json_prose(raw))),
         }
     }
 
@@ -184,18 +174,12 @@ impl<'a> Fields<'a> {
 
     /// A number, or a text that is one: the rule for job options (tcp protocol section 8).
     pub(super) fn number_or_text(&self, name: &str) -> Number {
-        match self.value(name) {
-            Some(Value::Str(bytes)) => {
-                std::str::from_utf8(bytes).map_or(Number::NotNumber, Number::from_text)
-            }
-            Some(value) => number(value),
-            None => Number::Absent,
-        }
+        self.raw(name).map_or(Number::Absent, number_or_text)
     }
 
     /// Whether JavaScript would take the field as true.
     pub(super) fn truthy(&self, name: &str) -> bool {
-        self.value(name).is_some_and(|value| !is_falsy(&value))
+        self.raw(name).is_some_and(truthy)
     }
 
     /// Whether JavaScript would take the field as true, if it is set.
@@ -217,18 +201,7 @@ impl<'a> Fields<'a> {
         name: &'static str,
         max: usize,
     ) -> Result<Option<List<'a>>, ArgumentError> {
-        let Some(raw) = self.raw(name) else {
-            return Ok(None);
-        };
-        let mut reader = Reader::new(raw);
-        match reader.read() {
-            Ok(Value::Nil) => Ok(None),
-            Ok(Value::Array(left)) if left as usize > max => {
-                Err(ArgumentError::TooMany { field: name, max })
-            }
-            Ok(Value::Array(left)) => Ok(Some(List { reader, left })),
-            _ => Err(ArgumentError::NotList(name)),
-        }
+        self.raw(name).map_or(Ok(None), |raw| list(raw, name, max))
     }
 
     /// A list that must be there, of at most [`bounds::BATCH_MAX`] items.
@@ -245,18 +218,18 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is no list, too long, or holds something else.
     pub(super) fn texts(&self, name: &'static str) -> Result<Vec<&'a str>, ArgumentError> {
-        let Some(list) = self.list(name, bounds::LABELS_MAX)? else {
-            return Ok(Vec::new());
-        };
-        list.map(|item| text(item).ok_or(ArgumentError::NotText(name)))
-            .collect()
+        self.raw(name)
+            .map_or_else(|| Ok(Vec::new()), |raw| texts(raw, name))
     }
 
-    /// Whether all keys are among these.
-    pub(super) fn only(&self, names: &[&str]) -> bool {
+    /// The keys with their values, in the order in which they were sent, but for those that count as not there. Whoever wants
+    /// many of them walks over all once.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let inline = self.inline.get(..self.len).unwrap_or_default();
-        let known = |entry: &Entry<'_>| names.iter().any(|name| name.as_bytes() == entry.key);
-        self.more.is_empty() && inline.iter().all(known)
+        let entries = inline.iter().chain(&self.more);
+        entries
+            .filter(|entry| !is_absent(entry.value))
+            .map(|entry| (entry.key, entry.value))
     }
 }
 
@@ -296,6 +269,11 @@ pub(super) fn set_value(raw: &[u8]) -> Option<Value<'_>> {
     }
 }
 
+/// A value as JSON, of which no more is written than is kept.
+pub(super) fn json_prose(raw: &[u8]) -> Arc<str> {
+    bounds::cut_copy(&payload::to_json_within(raw, bounds::TEXT_MAX))
+}
+
 /// The text of an item, if it is one.
 pub(super) fn text(raw: &[u8]) -> Option<&str> {
     Reader::new(raw).read_text().ok()
@@ -308,22 +286,77 @@ pub(super) fn token(value: Value<'_>) -> TokenGiven {
         .map_or(TokenGiven::Malformed, TokenGiven::from_text)
 }
 
+/// A text, if it is set.
+///
+/// # Errors
+/// When it is something else, or not UTF-8.
+pub(super) fn set_text<'a>(
+    raw: &'a [u8],
+    name: &'static str,
+) -> Result<Option<&'a str>, ArgumentError> {
+    match set_value(raw) {
+        None => Ok(None),
+        Some(value) => match value.as_text() {
+            Some(text) => Ok(Some(text)),
+            None => Err(ArgumentError::NotText(name)),
+        },
+    }
+}
+
+/// A number, or a text that is one.
+pub(super) fn number_or_text(raw: &[u8]) -> Number {
+    match set_value(raw) {
+        Some(Value::Str(bytes)) => {
+            std::str::from_utf8(bytes).map_or(Number::NotNumber, Number::from_text)
+        }
+        Some(value) => number(value),
+        None => Number::Absent,
+    }
+}
+
+/// A list of at most `max` items, if it is set.
+///
+/// # Errors
+/// When it is something else, or longer.
+fn list<'a>(
+    raw: &'a [u8],
+    field: &'static str,
+    max: usize,
+) -> Result<Option<List<'a>>, ArgumentError> {
+    let mut reader = Reader::new(raw);
+    match reader.read() {
+        Ok(Value::Nil) => Ok(None),
+        Ok(Value::Array(left)) if left as usize > max => Err(ArgumentError::TooMany { field, max }),
+        Ok(Value::Array(left)) => Ok(Some(List { reader, left })),
+        _ => Err(ArgumentError::NotList(field)),
+    }
+}
+
+/// A list of texts; empty when it is not set.
+///
+/// # Errors
+/// When it is no list, too long, or holds something else.
+pub(super) fn texts<'a>(raw: &'a [u8], name: &'static str) -> Result<Vec<&'a str>, ArgumentError> {
+    let Some(list) = list(raw, name, bounds::LABELS_MAX)? else {
+        return Ok(Vec::new());
+    };
+    list.map(|item| text(item).ok_or(ArgumentError::NotText(name)))
+        .collect()
+}
+
+/// Whether JavaScript would take the value as true.
+pub(super) fn truthy(raw: &[u8]) -> bool {
+    set_value(raw).is_some_and(|value| !is_falsy(&value))
+}
+
+/// Whether a value is JavaScript's `undefined`, as which a key is not there.
+pub(super) fn is_absent(raw: &[u8]) -> bool {
+    Reader::new(raw).read().is_ok_and(|value| value.is_absent())
+}
+
 /// A set value as a number.
 pub(super) fn number(value: Value<'_>) -> Number {
     value.as_f64().map_or(Number::NotNumber, Number::Value)
-}
-
-/// How many of something a client wants: fractions count down, less than nothing is nothing, and
-/// `None` is no answer.
-///
-/// # Errors
-/// When it is no number.
-pub(super) fn count(given: Number, field: &'static str) -> Result<Option<usize>, ArgumentError> {
-    match given {
-        Number::Absent => Ok(None),
-        Number::Value(value) if !value.is_nan() => Ok(Some(value as usize)),
-        _ => Err(ArgumentError::NotNumber(field)),
-    }
 }
 
 /// Whether JavaScript would take the value as false.

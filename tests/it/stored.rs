@@ -10,7 +10,7 @@ use bunqueue_mcp::command::{
     Ack, Add, AddLog, GetCounts, GetJob, GetResult, GetStorageStatus, Pause, Pull,
 };
 use bunqueue_mcp::engine::{
-    Config, Counts, Delivery, Durability, JobId, LockToken, Payload, Report, TokenGiven,
+    Config, Counts, Delivery, Durability, EventTypes, JobId, LockToken, Payload, Report, TokenGiven,
 };
 use tempfile::TempDir;
 
@@ -63,7 +63,7 @@ async fn pull(broker: &LocalBroker) -> Option<Delivery> {
         queue: queue("q"),
         count: 1,
         wait: 0,
-        owner: Some("worker".into()),
+        locked: true,
         lock_ttl: 30_000.0,
         detach: true,
         group: None,
@@ -150,7 +150,7 @@ async fn events_come_before_the_answer_and_after_the_commit() {
     let broker = place.open(Durability::Committed);
     let mut events = broker.subscribe(EventFilter {
         queue: "q".into(),
-        types: None,
+        types: EventTypes::ALL,
     });
     let id = add(&broker).await;
     let told = events
@@ -172,7 +172,7 @@ async fn a_waiting_pull_gets_a_job_that_is_stored() {
                 queue: queue("q"),
                 count: 1,
                 wait: 30_000,
-                owner: Some("worker".into()),
+                locked: true,
                 lock_ttl: 30_000.0,
                 detach: true,
                 group: None,

@@ -1,7 +1,7 @@
 //! An engine on simulated time with short words for what tests do to it. Time passes as in a broker: from deadline to
 //! deadline, with a tick at each.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::given::Text;
@@ -13,9 +13,9 @@ use bunqueue_mcp::command::{
 };
 use bunqueue_mcp::engine::{
     Added, Caller, Change, Config, ConnectionId, Counts, Cron, Delivery, Effects, Engine, Event,
-    EventKind, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis, NewJob,
-    Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totals, Turn,
-    WaiterId, WebhookCall,
+    EventKind, EventTypes, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis,
+    NewJob, Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totals,
+    Turn, WaiterId, WebhookCall,
 };
 
 pub struct World {
@@ -290,7 +290,7 @@ impl World {
 
     pub fn pull_lock(&mut self, on: &str, lock_ttl: f64) -> Option<Delivery> {
         self.ask(Pull {
-            owner: Some("worker".into()),
+            locked: true,
             lock_ttl,
             ..pulling(on)
         })
@@ -300,7 +300,7 @@ impl World {
     pub fn pull_batch(&mut self, on: &str, count: usize) -> Vec<Delivery> {
         self.ask(Pull {
             count,
-            owner: Some("worker".into()),
+            locked: true,
             ..pulling(on)
         })
     }
@@ -434,9 +434,9 @@ impl World {
         self.act(|engine, turn| engine.watch(turn, queues));
     }
 
-    /// From now on events are wanted of one queue alone.
-    pub fn listen_only(&mut self, to: &str) {
-        self.effects.only = Some(Arc::new(HashSet::from([to.into()])));
+    /// From now on events are wanted of one queue alone, and only these.
+    pub fn listen_only(&mut self, to: &str, types: EventTypes) {
+        self.effects.only = Some(HashMap::from([(to.into(), types)]));
     }
 
     /// Everything a client can read of these jobs and queues, as text; equal texts mean equal states.
@@ -459,7 +459,7 @@ pub fn pulling(on: &str) -> Pull {
         queue: queue(on),
         count: 1,
         wait: 0,
-        owner: None,
+        locked: false,
         lock_ttl: 30_000.0,
         detach: false,
         group: None,

@@ -105,7 +105,7 @@ fn check_id(draft: &FlowJobDraft<'_>) -> Result<(), FlowFault> {
 }
 
 fn is_id(text: &str) -> bool {
-    !text.is_empty() && text.encode_utf16().count() <= bounds::FLOW_ID_MAX
+    !text.is_empty() && !bounds::is_longer(text, bounds::FLOW_ID_MAX)
 }
 
 fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, CommandError> {
@@ -135,10 +135,12 @@ fn check_job(draft: &FlowJobDraft<'_>, bytes: &mut usize) -> Result<FlowEntry, C
 
 fn queue(draft: &FlowJobDraft<'_>) -> Result<QueueName, FlowFault> {
     let misfit = draft.misfits.iter().find_map(|misfit| match misfit {
-        Misfit::Queue(value) => Some(value.map_or("undefined".into(), payload::to_json)),
+        Misfit::Queue(value) => Some(value.map_or("undefined".into(), |value| {
+            payload::to_json_within(value, bounds::TEXT_MAX)
+        })),
         _ => None,
     });
-    let fault = |name: &str| FlowFault::Queue(bounds::cut(name.into()).as_ref().to_owned());
+    let fault = |name: &str| FlowFault::Queue(bounds::cut_copy(name).as_ref().to_owned());
     match misfit {
         Some(shown) => Err(fault(&shown)),
         None => QueueName::new(draft.queue).map_err(|_| fault(draft.queue)),
@@ -213,7 +215,7 @@ pub(super) fn check_options(
         }
     }
     let checked = checked.in_group(GroupId::new(job.group_id)?);
-    let too_long = |tag: &&str| tag.encode_utf16().count() > bounds::FLOW_TAG_MAX;
+    let too_long = |tag: &&str| bounds::is_longer(tag, bounds::FLOW_TAG_MAX);
     if misfits.contains(&Misfit::Tags) || job.tags.iter().any(too_long) {
         return Err(FlowFault::Tags.into());
     }

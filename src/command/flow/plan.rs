@@ -145,7 +145,7 @@ impl Plan {
             QueueName::new(node.queue).map_err(|_| FlowFault::Queue(node.queue.to_owned()))?;
         let id = node.job.custom_id;
         if id.is_some_and(|id| {
-            id.is_empty() || id.contains(':') || id.encode_utf16().count() > bounds::FLOW_ID_MAX
+            id.is_empty() || id.contains(':') || bounds::is_longer(id, bounds::FLOW_ID_MAX)
         }) {
             return Err(FlowFault::JobId.into());
         }

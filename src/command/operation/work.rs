@@ -20,8 +20,8 @@ pub struct Pull {
     pub count: usize,
     /// Ms to wait for the first one, 0 to [`crate::command::bounds::PULL_WAIT_MAX`].
     pub wait: Millis,
-    /// Who works on them; with an owner each delivery is locked.
-    pub owner: Option<Arc<str>>,
+    /// Lock each delivery, and give its token.
+    pub locked: bool,
     /// Ms each lock lasts.
     pub lock_ttl: f64,
     /// Do not tie the deliveries to the caller's connection.
@@ -36,7 +36,7 @@ impl Execute for Pull {
             queue: self.queue.shared(),
             count: self.count,
             wait: self.wait,
-            locked: self.owner.is_some(),
+            locked: self.locked,
             lock_ttl: self.lock_ttl,
             detach: self.detach,
             group: self.group,

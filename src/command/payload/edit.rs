@@ -10,17 +10,18 @@ use super::{Fault, Reader, Value, Writer};
 /// for the clients that decode into an object; `None` if that one is not UTF-8 text, if there is none,
 /// or if the bytes are no map.
 pub fn text_entry<'a>(bytes: &'a [u8], key: &str) -> Option<&'a str> {
-    let value = entries(bytes)?
-        .into_iter()
-        .rfind(|entry| entry.is(key))?
-        .value;
-    Reader::new(value).read_text().ok()
+    Reader::new(raw_entry(bytes, key)?).read_text().ok()
 }
 
 /// The value stored under `key` in a map, as it stands there; of several the last.
 pub fn raw_entry<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    let entry = entries(bytes)?.into_iter().rfind(|entry| entry.is(key))?;
-    Some(entry.value)
+    let mut found = None;
+    for_each(bytes, |entry, _| {
+        if entry.is(key) {
+            found = Some(entry.value);
+        }
+    })?;
+    found
 }
 
 /// The first key of a map that begins with `prefix`.
@@ -28,11 +29,17 @@ pub fn raw_entry<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
 /// # Errors
 /// When the bytes are no map.
 pub fn key_with_prefix<'a>(bytes: &'a [u8], prefix: &str) -> Result<Option<&'a str>, Fault> {
-    let entries = entries(bytes).ok_or(Fault::NotMap)?;
-    let texts = entries
-        .into_iter()
-        .filter_map(|entry| Reader::new(entry.key).read_text().ok());
-    Ok(texts.into_iter().find(|key| key.starts_with(prefix)))
+    let mut found = None;
+    for_each(bytes, |entry, _| {
+        if found.is_none()
+            && let Ok(key) = Reader::new(entry.key).read_text()
+            && key.starts_with(prefix)
+        {
+            found = Some(key);
+        }
+    })
+    .ok_or(Fault::NotMap)?;
+    Ok(found)
 }
 
 /// The map with exactly these values (or none) under these keys: one that is there is replaced in its place, a new one
@@ -71,17 +78,25 @@ pub fn with_entries(bytes: &[u8], values: &[(&str, Option<&[u8]>)]) -> Option<Ve
 
 /// The map without its entries under `key`; bytes that are no map come back as they are.
 pub fn without_key(bytes: &[u8], key: &str) -> Vec<u8> {
-    let Some(mut entries) = entries(bytes) else {
+    // Where each of them begins and ends.
+    let mut removed = Vec::new();
+    let cut = for_each(bytes, |entry, end| {
+        if entry.is(key) {
+            removed.push((end - entry.key.len() - entry.value.len(), end));
+        }
+    });
+    let Some((len, header)) = cut else {
         return bytes.to_vec();
     };
-    entries.retain(|entry| !entry.is(key));
     let mut out = Vec::with_capacity(bytes.len());
     let mut writer = Writer::new(&mut out);
-    writer.map(entries.len());
-    for entry in &entries {
-        writer.raw(entry.key);
-        writer.raw(entry.value);
+    writer.map(len as usize - removed.len());
+    let mut from = header;
+    for (begin, end) in removed {
+        writer.raw(bytes.get(from..begin).unwrap_or_default());
+        from = end;
     }
+    writer.raw(bytes.get(from..).unwrap_or_default());
     out
 }
 
@@ -97,19 +112,28 @@ impl Entry<'_> {
     }
 }
 
-/// The entries of bytes that are exactly one map.
-fn entries(bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
+/// Visits the entries of bytes that are exactly one map, each with the place where it ends, and keeps none: a map may have
+/// millions. How many there are, and where the first begins; `None` when the bytes are something else.
+fn for_each<'a>(bytes: &'a [u8], mut visit: impl FnMut(Entry<'a>, usize)) -> Option<(u32, usize)> {
     let mut reader = Reader::new(bytes);
     let Value::Map(len) = reader.read().ok()? else {
         return None;
     };
-    let mut entries = Vec::with_capacity(len as usize);
+    let header = reader.position();
     for _ in 0..len {
-        entries.push(Entry {
+        let entry = Entry {
             key: reader.skip().ok()?,
             value: reader.skip().ok()?,
-        });
+        };
+        visit(entry, reader.position());
     }
     reader.finish().ok()?;
+    Some((len, header))
+}
+
+/// The entries of bytes that are exactly one map.
+fn entries(bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
+    let mut entries = Vec::new();
+    for_each(bytes, |entry, _| entries.push(entry))?;
     Some(entries)
 }

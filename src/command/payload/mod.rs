@@ -2,7 +2,7 @@
 //!
 //! A value that a client sent is moved and stored as the bytes it came in and goes out unchanged; this
 //! room is the only one that looks inside. [`Reader`] and [`check`] serve the worker door, [`Writer`]
-//! everything that encodes, [`to_json`], [`to_value`] and [`from_value`] the JSON edges (agents, command
+//! everything that encodes, [`to_json`], [`to_json_within`], [`to_value`] and [`from_value`] the JSON edges (agents, command
 //! line, HTTP), [`fits_utf16`] and [`fits_utf8`] the size limits, [`text_entry`] and [`without_key`] the
 //! job names that older clients put inside the data, [`with_entries`] and its like the ties of jobs in flows.
 //!
@@ -26,7 +26,7 @@ pub use edit::{key_with_prefix, raw_entry, text_entry, with_entries, without_key
 pub use from_json::{JsonFault, from_value};
 pub use reader::{DEPTH_MAX, Reader, Value, check};
 pub use size::{fits_utf8, fits_utf16, json_len_utf8, json_len_utf16};
-pub use to_json::{to_json, to_value};
+pub use to_json::{to_json, to_json_within, to_value};
 pub use writer::Writer;
 
 use thiserror::Error;

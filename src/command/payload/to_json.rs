@@ -16,19 +16,30 @@ use super::{Fault, Value};
 /// The value as JSON text, compact. Bytes that no reader of the text could take apart, nested deeper
 /// than 100 levels or not exactly one MessagePack value, are shown as one `$msgpack`.
 pub fn to_json(bytes: &[u8]) -> String {
-    show::<Text>(bytes).out
+    to_json_within(bytes, usize::MAX)
+}
+
+/// [`to_json`] that stops once its text is longer than `max` bytes: then only the beginning is returned, a little more
+/// than was allowed. Time and memory follow from `max` and not from what lies behind it, so a map that only a key behind it
+/// makes a list of pairs begins as an object.
+pub fn to_json_within(bytes: &[u8], max: usize) -> String {
+    let text = || Text {
+        max,
+        ..Text::default()
+    };
+    show(bytes, max, text).out
 }
 
 /// The same JSON as [`to_json`], as a value.
 pub fn to_value(bytes: &[u8]) -> Json {
-    show::<Tree>(bytes).root
+    show(bytes, usize::MAX, Tree::default).root
 }
 
-fn show<S: Sink + Default>(bytes: &[u8]) -> S {
-    let mut sink = S::default();
-    if emit(bytes, &mut sink).is_err() {
-        sink = S::default();
-        emit_tagged_text(Tag::Msgpack, &BASE64.encode(bytes), &mut sink);
+fn show<S: Sink>(bytes: &[u8], max: usize, empty: impl Fn() -> S) -> S {
+    let mut sink = empty();
+    if emit(bytes, max, &mut sink).is_err() {
+        sink = empty();
+        emit_tagged_bytes(Tag::Msgpack, bytes, &mut sink);
     }
     sink
 }
@@ -43,13 +54,21 @@ enum Form {
     Pairs,
 }
 
-/// The form of every map, in the order in which the maps begin.
-fn forms(bytes: &[u8]) -> Result<Vec<Form>, Fault> {
+/// More bytes of MessagePack than one character of JSON ever stands for: a `1` sent with 64 bits takes nine for itself
+/// and its comma.
+const BYTES_PER_CHARACTER: usize = 8;
+
+/// The form of every map, in the order in which the maps begin; of those that begin where the text is long enough
+/// already, none.
+fn forms(bytes: &[u8], max: usize) -> Result<Vec<Form>, Fault> {
+    let enough = max.saturating_add(1).saturating_mul(BYTES_PER_CHARACTER);
     let mut forms = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     let mut keys = Keys::default();
     let mut walk = Walk::new(bytes);
-    while let Some(event) = walk.next_event()? {
+    while walk.position() <= enough
+        && let Some(event) = walk.next_event()?
+    {
         match event {
             Event::Value(role, value) => {
                 if let Role::Key { .. } = role {
@@ -72,18 +91,24 @@ fn forms(bytes: &[u8]) -> Result<Vec<Form>, Fault> {
                     keys.begin();
                 }
             }
-            Event::End { map: true } => {
-                let object = keys.end();
-                if let Some(form) = open.pop().and_then(|map| forms.get_mut(map))
-                    && !object
-                {
-                    *form = Form::Pairs;
-                }
-            }
+            Event::End { map: true } => close(&mut forms, &mut open, &mut keys),
             Event::End { map: false } => {}
         }
     }
+    while !open.is_empty() {
+        close(&mut forms, &mut open, &mut keys);
+    }
     Ok(forms)
+}
+
+/// The innermost open map ends, or no more of it is looked at.
+fn close(forms: &mut [Form], open: &mut Vec<usize>, keys: &mut Keys<'_>) {
+    let object = keys.end();
+    if let Some(form) = open.pop().and_then(|map| forms.get_mut(map))
+        && !object
+    {
+        *form = Form::Pairs;
+    }
 }
 
 /// Where JSON goes, piece by piece.
@@ -101,10 +126,14 @@ trait Sink {
     fn end_object(&mut self);
     /// Arrays and objects that are open.
     fn depth(&self) -> usize;
+    /// Bytes of text that are still of use.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
 }
 
-fn emit(bytes: &[u8], sink: &mut impl Sink) -> Result<(), Fault> {
-    let mut forms = forms(bytes)?.into_iter();
+fn emit(bytes: &[u8], max: usize, sink: &mut impl Sink) -> Result<(), Fault> {
+    let mut forms = forms(bytes, max)?.into_iter();
     let mut open: Vec<Form> = Vec::new();
     let mut walk = Walk::new(bytes);
     while let Some(event) = walk.next_event()? {
@@ -137,6 +166,9 @@ fn emit(bytes: &[u8], sink: &mut impl Sink) -> Result<(), Fault> {
         if sink.depth() > JSON_DEPTH_MAX {
             return Err(Fault::TooDeep(JSON_DEPTH_MAX));
         }
+        if sink.room() == 0 {
+            break;
+        }
     }
     Ok(())
 }
@@ -159,9 +191,9 @@ fn emit_value(
         },
         Value::Str(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => sink.text(text),
-            Err(_) => emit_tagged_text(Tag::Str, &BASE64.encode(bytes), sink),
+            Err(_) => emit_tagged_bytes(Tag::Str, bytes, sink),
         },
-        Value::Bin(bytes) => emit_tagged_text(Tag::Bytes, &BASE64.encode(bytes), sink),
+        Value::Bin(bytes) => emit_tagged_bytes(Tag::Bytes, bytes, sink),
         Value::Ext(kind, bytes) => {
             sink.begin_object();
             sink.key(Tag::Ext.key());
@@ -169,7 +201,7 @@ fn emit_value(
             sink.key("type");
             sink.integer(i64::from(kind));
             sink.key("data");
-            sink.text(&BASE64.encode(bytes));
+            sink.text(&base64(bytes, sink.room()));
             sink.end_object();
             sink.end_object();
         }
@@ -200,11 +232,22 @@ fn emit_tagged_text(tag: Tag, text: &str, sink: &mut impl Sink) {
     sink.end_object();
 }
 
+fn emit_tagged_bytes(tag: Tag, bytes: &[u8], sink: &mut impl Sink) {
+    emit_tagged_text(tag, &base64(bytes, sink.room()), sink);
+}
+
+/// Of bytes whose text would not be of use any more, none that are behind the room.
+fn base64(bytes: &[u8], room: usize) -> String {
+    BASE64.encode(bytes.get(..room).unwrap_or(bytes))
+}
+
 /// JSON text. Needs no stack: the last byte says whether a comma is due.
 #[derive(Default)]
 struct Text {
     out: String,
     depth: usize,
+    /// Bytes above which nobody wants more.
+    max: usize,
 }
 
 impl Text {
@@ -218,6 +261,8 @@ impl Text {
     }
 
     fn quoted(&mut self, text: &str) {
+        let end = text.ceil_char_boundary(self.room().min(text.len()));
+        let text = text.get(..end).unwrap_or(text);
         self.out.push('"');
         let mut plain_from = 0;
         for (at, byte) in text.bytes().enumerate() {
@@ -306,6 +351,10 @@ impl Sink for Text {
 
     fn depth(&self) -> usize {
         self.depth
+    }
+
+    fn room(&self) -> usize {
+        self.max.saturating_add(1).saturating_sub(self.out.len())
     }
 }
 

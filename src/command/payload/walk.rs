@@ -51,6 +51,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Bytes passed so far.
+    pub(super) fn position(&self) -> usize {
+        self.reader.position()
+    }
+
     /// The next event; `None` after the end of a payload that is exactly one value.
     pub(super) fn next_event(&mut self) -> Result<Option<Event<'a>>, Fault> {
         let role = match self.open.last_mut() {

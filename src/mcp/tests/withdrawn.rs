@@ -38,7 +38,7 @@ async fn a_job_that_cannot_go_back_keeps_no_other() {
         queue: QueueName::new("q").unwrap(),
         count: 3,
         wait: 0,
-        owner: None,
+        locked: false,
         lock_ttl: 30_000.0,
         detach: true,
         group: None,

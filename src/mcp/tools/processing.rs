@@ -147,7 +147,7 @@ async fn pull(
         queue: queue.name(),
         count,
         wait,
-        owner: terms.owner.map(Into::into),
+        locked: terms.owner.is_some(),
         lock_ttl: terms.lock_ttl.map_or(LOCK_TTL_DEFAULT, |ms| ms.0 as f64),
         // No connection stands for an agent: what it holds outlives the call.
         detach: true,

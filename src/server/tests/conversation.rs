@@ -1,6 +1,7 @@
 //! Requests and replies: order, pipelining, waits, authentication, bad frames.
 
 use super::*;
+use crate::broker::ManualClock;
 
 #[tokio::test]
 async fn a_job_goes_from_a_producer_to_a_worker() {
@@ -254,4 +255,18 @@ async fn hard_w1_data_of_one_client_reaches_another_byte_for_byte() {
     worker.send(&json!({"cmd": "PULL", "queue": "q"})).await;
     let reply = worker.next_body().await.unwrap();
     assert!(reply.windows(exact.len()).any(|window| window == exact));
+}
+
+#[tokio::test]
+async fn there_is_one_clock() {
+    let clock = ManualClock::new(1_000);
+    let broker = LocalBroker::simulated(Config::default(), Box::new(clock), [1; 32]);
+    let server = Server::on(Arc::new(broker), ServerOptions::default());
+    let mut client = server.connect();
+    let pong = client.ask(json!({"cmd": "Ping"})).await;
+    assert_eq!(pong["data"]["time"], 1_000);
+    let worker = json!({"cmd": "RegisterWorker", "name": "n", "queues": ["q"]});
+    client.ask(worker).await;
+    let workers = client.ask(json!({"cmd": "ListWorkers"})).await;
+    assert_eq!(workers["data"]["workers"][0]["uptime"], 0);
 }

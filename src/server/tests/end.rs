@@ -203,3 +203,25 @@ async fn a_panic_ends_one_connection_and_gives_its_jobs_back() {
     server.stop.serving.cancel();
     soon(server.task).await.unwrap();
 }
+
+#[tokio::test]
+async fn whatever_has_arrived_by_the_stop_is_answered() {
+    let server = Server::new();
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.ping().await;
+    }
+    // More than one turn takes; whether a connection sees the stop or the frames first is left to chance.
+    let burst = frame(&json!({"cmd": "IsPaused", "queue": "q"})).repeat(300);
+    for client in &mut clients {
+        client.send_bytes(&burst).await;
+    }
+    server.shutdown.cancel();
+    for mut client in clients {
+        let mut replies = 0;
+        while client.next_body().await.is_some() {
+            replies += 1;
+        }
+        assert_eq!(replies, 300);
+    }
+}

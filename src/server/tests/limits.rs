@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::command::Reply;
+use crate::command::bounds::AUTH_FRAME_MAX;
 use crate::engine::Payload;
 use crate::server::FrameLimit;
-use crate::server::dialogue::Dialogue;
+use crate::server::dialogue::{Dialogue, Rest};
 use crate::server::parked::PARKED_MAX;
 
 #[tokio::test]
@@ -418,4 +419,141 @@ async fn a_job_that_no_reply_can_carry_fails() {
     assert_eq!(state["job"]["state"], "failed");
     let text = "Job too large to deliver: exceeds maximum 67108864";
     assert_eq!(state["job"]["failedReason"], text);
+}
+
+fn guarded() -> Server {
+    Server::with(ServerOptions {
+        tokens: vec!["secret".to_owned()],
+        ..ServerOptions::default()
+    })
+}
+
+#[tokio::test]
+async fn a_stranger_sends_large_frames_in_vain() {
+    let server = guarded();
+    let mut client = server.connect();
+    let push = json!({"reqId": "1", "cmd": "PUSH", "queue": "q", "data": "x".repeat(3_000_000)});
+    let refused = json!({"ok": false, "error": "Not authenticated", "reqId": "1"});
+    assert_eq!(client.ask(push.clone()).await, refused);
+    let auth = json!({"cmd": "Auth", "token": "secret"});
+    assert_eq!(client.ask(auth).await["ok"], true);
+    assert_eq!(client.ask(push).await["ok"], true);
+}
+
+#[test]
+fn of_a_strangers_frame_only_the_beginning_is_kept() {
+    let server = guarded();
+    let mut dialogue = Dialogue::new(&server.door, PEER);
+    let wire = frame(&json!({"reqId": 7, "cmd": "PUSH", "data": "x".repeat(1_000_000)}));
+    let (beginning, rest) = wire.split_at(AUTH_FRAME_MAX + 1);
+    let missing = rest.len();
+    assert_eq!(
+        dialogue.take_frames(beginning),
+        (beginning.len(), Rest::Partial { missing })
+    );
+    let refused = json!({"ok": false, "error": "Not authenticated", "reqId": 7});
+    let said = match frame::front(dialogue.out.end()) {
+        Front::Frame { body, .. } => rmp_serde::from_slice::<Json>(body).unwrap(),
+        front => panic!("{front:?}"),
+    };
+    assert_eq!(said, refused);
+    let auth = frame(&json!({"cmd": "Auth", "token": "secret"}));
+    let wire = [rest, &auth].concat();
+    assert_eq!(dialogue.take_frames(&wire), (wire.len(), Rest::Nothing));
+    // What the client may send now, it may send in pieces.
+    let (taken, _) = dialogue.take_frames(&[beginning, &[0; 1_000]].concat());
+    assert_eq!(taken, 0);
+}
+
+#[test]
+fn a_stranger_who_does_not_read_is_told_little() {
+    let server = guarded();
+    let mut dialogue = Dialogue::new(&server.door, PEER);
+    let ping = frame(&json!({"cmd": "Ping", "reqId": "x".repeat(1_000)}));
+    dialogue.take_frames(&ping.repeat(2_000));
+    assert!(dialogue.out.len() < 300_000, "{}", dialogue.out.len());
+}
+
+#[test]
+fn what_looks_at_everything_fills_a_turn_alone() {
+    let server = Server::new();
+    let mut dialogue = Dialogue::new(&server.door, PEER);
+    for command in ["ListQueues", "ListWorkers", "Stats", "DashboardQueues"] {
+        let one = frame(&json!({"cmd": command}));
+        let taken = dialogue.take_frames(&one.repeat(3));
+        assert_eq!(taken, (one.len(), Rest::More), "{command}");
+    }
+}
+
+/// However long an answer waits unsaid, what has become of its job meanwhile is not undone.
+#[tokio::test]
+async fn a_delivery_that_ended_unsaid_is_left_alone() {
+    let server = small_budget();
+    let (mut worker, mut other) = (server.connect(), server.connect());
+    for (queue, attempts) in [("failed", 1), ("retried", 3)] {
+        let job = json!({"cmd": "PUSH", "queue": queue, "jobId": queue, "maxAttempts": attempts,
+            "backoff": 600_000});
+        other.ask(job).await;
+    }
+    other
+        .ask(json!({"cmd": "PUSHB", "queue": "q", "jobs": large_jobs(8)}))
+        .await;
+    let large = (0..8).map(|n| json!({"cmd": "GetJob", "id": format!("j{n}")}));
+    let pulls = ["failed", "retried"].map(|queue| json!({"cmd": "PULL", "queue": queue}));
+    worker.send_bytes(&burst(large.chain(pulls))).await;
+    soon(worker.stream.read_u8()).await.unwrap();
+    for id in ["failed", "retried"] {
+        let fail = json!({"cmd": "FAIL", "id": id, "error": "boom"});
+        assert_eq!(other.ask(fail).await["ok"], true);
+    }
+    worker.leave().await;
+    for (id, state) in [("failed", "failed"), ("retried", "delayed")] {
+        let job = other.ask(json!({"cmd": "GetJob", "id": id})).await;
+        assert_eq!(
+            (&job["job"]["state"], &job["job"]["attempts"]),
+            (&json!(state), &json!(1))
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_stands_behind_the_waits_of_a_client_that_has_left_is_still_done() {
+    let server = Server::new();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let pull = |id: usize| json!({"cmd": "PULL", "queue": "q", "timeout": 60_000, "reqId": id});
+    client.send_bytes(&burst((0..PARKED_MAX).map(pull))).await;
+    let push = json!({"cmd": "PUSH", "queue": "q", "jobId": "behind"});
+    client.send_bytes(&burst([push, pull(0)])).await;
+    soon(client.stream.shutdown()).await.unwrap();
+    assert_eq!(client.ended().await, Ended::Closed);
+    let job = other.ask(json!({"cmd": "GetJob", "id": "behind"})).await;
+    assert_eq!(job["job"]["state"], "waiting");
+}
+
+/// Its reply repeats its jobs with all that they have by default, so it is longer than what was sent.
+#[test]
+fn a_flow_that_no_reply_can_carry_is_not_added() {
+    let server = Server::new();
+    let mut dialogue = Dialogue::new(&server.door, PEER);
+    let text = "x".repeat(627_000);
+    let job = |n: usize| {
+        let input = json!({"name": "n", "data": {"t": text}});
+        json!({"id": format!("f{n}"), "queue": "q", "input": input})
+    };
+    let jobs: Vec<_> = (0..107).map(job).collect();
+    let wire = frame(&json!({"cmd": "PUSHF", "jobs": jobs}));
+    assert!(wire.len() < 67_108_864);
+    dialogue.take_frames(&wire);
+    dialogue.take_frames(&frame(&json!({"cmd": "GetState", "id": "f0"})));
+    let Front::Frame { body, rest } = frame::front(dialogue.out.end()) else {
+        panic!("no reply");
+    };
+    let refused: Json = rmp_serde::from_slice(body).unwrap();
+    let text = "flow data is too large (max 64MB per atomic batch)";
+    assert_eq!(refused, json!({"ok": false, "error": text}));
+    let Front::Frame { body, .. } = frame::front(rest) else {
+        panic!("no second reply");
+    };
+    let state: Json = rmp_serde::from_slice(body).unwrap();
+    assert_eq!(state["state"], "unknown");
 }

@@ -24,7 +24,7 @@ use super::refusal::Refusals;
 use super::session::{self, Ended};
 use crate::broker::{Broker, EventFilter, LocalBroker, Storing, Submitted, Subscription};
 use crate::command::Command;
-use crate::engine::{Config, ConnectionId, EventKind};
+use crate::engine::{Config, ConnectionId, Delivery, EventKind, Millis};
 use crate::wire::frame::{self, Front};
 
 /// Nothing here takes that long; a test that waits for it has failed.
@@ -243,6 +243,14 @@ impl Broker for Fake {
 
     fn disconnect(&self, connection: ConnectionId) {
         self.broker.disconnect(connection);
+    }
+
+    fn give_back(&self, deliveries: &[Delivery]) {
+        self.broker.give_back(deliveries);
+    }
+
+    fn now(&self) -> Millis {
+        self.broker.now()
     }
 
     fn subscribe(&self, filter: EventFilter) -> Subscription {

@@ -122,7 +122,7 @@ impl World {
             queue: QueueName::lenient("q"),
             count: 1,
             wait: 0,
-            owner: None,
+            locked: false,
             lock_ttl: 30_000.0,
             detach: false,
             group: None,

@@ -2,6 +2,7 @@
 
 use super::push::{Named, backoff, named};
 use super::{Decoded, Decoder, ask};
+use crate::command::draft::BackoffDraft;
 use crate::command::schedule::{CronDraft, CronJobDraft};
 use crate::command::{ArgumentError, DeleteCron, GetCron, ListCrons, UpsertCron};
 use crate::wire::fields::Fields;
@@ -59,7 +60,7 @@ fn upsert(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
 fn job_options(fields: &Fields<'_>) -> CronJobDraft {
     CronJobDraft {
         max_attempts: fields.number_or_text("maxAttempts"),
-        backoff: backoff(fields),
+        backoff: fields.raw("backoff").map_or(BackoffDraft::Absent, backoff),
         timeout: fields.number_or_text("timeout"),
         delay: fields.number_or_text("delay"),
         stall_timeout: fields.number_or_text("stallTimeout"),

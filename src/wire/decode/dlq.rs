@@ -11,7 +11,7 @@ use crate::command::{
     ArgumentError, GetDlq, GetDlqConfig, GetDlqStats, GetStallConfig, PurgeDlq, RemoveDlqJob,
     RetryCompleted, RetryDlq, SetDlqConfig, SetStallConfig,
 };
-use crate::wire::fields::{Fields, count, set_value};
+use crate::wire::fields::{Fields, set_value};
 use crate::wire::shape::{Dlq, Shape};
 
 pub(super) fn by_name(name: &[u8], fields: &Fields<'_>) -> Option<Decoded> {
@@ -36,7 +36,7 @@ fn list(fields: &Fields<'_>) -> Decoded {
         Some(filter) => filter.check()?,
         None => DlqFilterDraft::default().check()?,
     };
-    if let Some(count) = count(fields.number("count"), "count")? {
+    if let Some(count) = fields.number("count").count("count")? {
         filter.limit = Some(filter.limit.map_or(count, |limit| limit.min(count)));
     }
     ask(GetDlq { queue, filter }, Shape::Dlq(Dlq::List))

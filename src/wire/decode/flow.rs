@@ -6,6 +6,7 @@
 use super::push::{self, Named, named};
 use super::{Decoded, ask};
 use crate::command::flow::{FlowJobDraft, Misfit, check_flow};
+use crate::command::given::Text;
 use crate::command::payload::{Reader, Value};
 use crate::command::{
     ArgumentError, FlowFault, GetChildFailures, GetChildrenValues, RemoveChildDependency,
@@ -36,8 +37,36 @@ fn push_flow(fields: &Fields<'_>) -> Decoded {
         .map(|(job, named)| draft(job, named.as_ref()))
         .collect();
     let flow = check_flow(&drafts)?;
+    // Asked before anything is added: its jobs could not be added again.
+    if reply_bytes(&drafts) > bounds::FRAME_MAX {
+        return Err(FlowFault::DataTooLarge.into());
+    }
     let outcome = fields.is_true("outcome");
     ask(flow, Shape::Flow(Flow::Push { outcome }))
+}
+
+/// Bytes that no reply with these jobs exceeds.
+pub(super) fn reply_bytes(drafts: &[FlowJobDraft<'_>]) -> usize {
+    /// Those of a job without any text of its own.
+    const BARE: usize = 1_024;
+    let list = |texts: &[&str]| -> usize { texts.iter().map(|text| text.len() + 5).sum() };
+    let job = |draft: &FlowJobDraft<'_>| {
+        let job = &draft.job;
+        let group = match job.group_id {
+            Text::Value(group) => group.len(),
+            Text::Absent | Text::NotText => 0,
+        };
+        BARE + 2 * draft.id.len()
+            + draft.queue.len()
+            + job.name.map_or(0, str::len)
+            + job.data.map_or(0, <[u8]>::len)
+            + draft.parent.map_or(0, str::len)
+            + group
+            + list(&draft.depends_on)
+            + list(&draft.children)
+            + list(&job.tags)
+    };
+    drafts.iter().map(job).sum::<usize>() + BARE
 }
 
 fn jobs<'a>(fields: &Fields<'a>) -> Result<List<'a>, FlowFault> {
@@ -87,7 +116,9 @@ fn read_input<'a>(input: &Fields<'a>, draft: &mut FlowJobDraft<'a>) {
     draft.depends_on = several(input, "dependsOn", Misfit::DependsOn, misfits);
     draft.children = several(input, "childrenIds", Misfit::Children, misfits);
     draft.unsupported = unsupported(input);
-    push::values(input, &mut draft.job);
+    for (key, raw) in input.entries() {
+        push::number_option(key, raw, &mut draft.job);
+    }
     draft.job.group_id = input.text_value("groupId");
     let job = &mut draft.job;
     let flags = [

@@ -9,7 +9,7 @@ use crate::command::{
     IsGroupPaused, PauseGroup, QueueName, RemoveGroupConcurrency, RemoveGroupRateLimit,
     ResumeGroup, SetGroupConcurrency, SetGroupRateLimit, ThrottleGroup,
 };
-use crate::wire::fields::{Fields, count};
+use crate::wire::fields::Fields;
 use crate::wire::shape::{Group, Shape};
 
 pub(super) fn by_name(decoder: &mut Decoder, name: &[u8], fields: &Fields<'_>) -> Option<Decoded> {
@@ -38,7 +38,7 @@ pub(super) fn by_name(decoder: &mut Decoder, name: &[u8], fields: &Fields<'_>) -
             Ok(RemoveGroupRateLimit { queue, group })
         }),
         b"GetGroupRateLimitTtl" => asker.ask(Group::RateLimitTtl, |queue, group| {
-            let jobs = count(fields.number("maxJobs"), "maxJobs")?;
+            let jobs = fields.number("maxJobs").count("maxJobs")?;
             Ok(GetGroupRateLimitTtl {
                 queue,
                 group,

@@ -5,7 +5,7 @@ use crate::command::limits::{self, RateLimitDraft};
 use crate::command::{
     ClearConcurrency, ClearRateLimit, GetQueueLimits, SetConcurrency, SetRateLimit,
 };
-use crate::wire::fields::{Fields, count};
+use crate::wire::fields::Fields;
 use crate::wire::shape::Shape;
 
 pub(super) fn by_name(name: &[u8], fields: &Fields<'_>) -> Option<Decoded> {
@@ -48,6 +48,9 @@ fn clear_concurrency(fields: &Fields<'_>) -> Decoded {
 
 fn read(fields: &Fields<'_>) -> Decoded {
     let queue = fields.any_queue()?;
-    let jobs = count(fields.number("maxJobs"), "maxJobs")?.map(|jobs| jobs as u64);
+    let jobs = fields
+        .number("maxJobs")
+        .count("maxJobs")?
+        .map(|jobs| jobs as u64);
     ask(GetQueueLimits { queue, jobs }, Shape::QueueLimits)
 }

@@ -9,7 +9,7 @@ use crate::command::{
 use crate::engine::{Bucket, CleanState, Payload, State};
 
 use super::{Action, Decoded, ask};
-use crate::wire::fields::{Fields, count};
+use crate::wire::fields::Fields;
 use crate::wire::shape::{ChangeOf, Shape};
 
 pub(super) fn cancel(fields: &Fields<'_>) -> Decoded {
@@ -33,7 +33,7 @@ pub(super) fn change_priority(fields: &Fields<'_>) -> Decoded {
     let change = ChangePriority {
         id: fields.id("id")?,
         priority: fields.number("priority").finite("priority")?.unwrap_or(0.0),
-        lifo: fields.value("lifo").map(|_| fields.truthy("lifo")),
+        lifo: fields.switch("lifo"),
     };
     ask(change, Shape::Change(ChangeOf::Priority))
 }
@@ -80,7 +80,7 @@ pub(super) fn promote(fields: &Fields<'_>) -> Decoded {
 pub(super) fn promote_jobs(fields: &Fields<'_>) -> Decoded {
     let promote = PromoteMany {
         queue: fields.any_queue()?,
-        count: count(fields.number("count"), "count")?,
+        count: fields.number("count").count("count")?,
     };
     ask(promote, Shape::Counted)
 }
@@ -88,7 +88,7 @@ pub(super) fn promote_jobs(fields: &Fields<'_>) -> Decoded {
 pub(super) fn clear_logs(fields: &Fields<'_>) -> Decoded {
     let clear = ClearLogs {
         id: fields.id("id")?,
-        keep: count(fields.number("keepLogs"), "keepLogs")?.unwrap_or(0),
+        keep: fields.number("keepLogs").count("keepLogs")?.unwrap_or(0),
     };
     ask(clear, Shape::Done)
 }

@@ -24,6 +24,8 @@ use std::sync::Arc;
 use crate::command::payload::Value;
 use crate::command::{ArgumentError, Command, CommandError, QueueName, Reply};
 
+use crate::engine::EventTypes;
+
 use super::envelope::Envelope;
 use super::fields::Fields;
 use super::shape::Shape;
@@ -62,8 +64,8 @@ pub enum SessionAction {
     Subscribe {
         /// In this queue.
         queue: QueueName,
-        /// Only these types of event, by name.
-        types: Option<Vec<String>>,
+        /// Only these types of event.
+        types: EventTypes,
     },
     /// Tell me nothing more.
     Unsubscribe,
@@ -73,12 +75,12 @@ type Decoded = Result<Action, CommandError>;
 
 /// Turns envelopes into actions.
 ///
-/// A connection keeps one: most requests name the queue and the owner of the one before, whose checked
-/// and shared texts are then taken again instead of made again.
+/// A connection keeps one: most requests name the queue of the one before, and most jobs are called like the one before,
+/// whose checked and shared text is then taken again instead of made again.
 #[derive(Debug, Default)]
 pub struct Decoder {
     queue: Option<QueueName>,
-    owner: Option<Arc<str>>,
+    job_name: Option<Arc<str>>,
 }
 
 impl Decoder {
@@ -179,18 +181,6 @@ impl Decoder {
                 Ok(queue)
             }
         }
-    }
-
-    /// Who works on pulled jobs; what JavaScript takes as false is nobody.
-    fn owner(&mut self, fields: &Fields<'_>) -> Result<Option<Arc<str>>, ArgumentError> {
-        if !fields.truthy("owner") {
-            return Ok(None);
-        }
-        match (fields.text("owner"), &self.owner) {
-            (Ok(Some(text)), Some(last)) if &**last == text => {}
-            _ => self.owner = fields.prose("owner")?,
-        }
-        Ok(self.owner.clone())
     }
 }
 

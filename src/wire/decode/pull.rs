@@ -2,11 +2,12 @@
 
 use crate::command::draft::whole_millis;
 use crate::command::limits::{AffinityDraft, GroupDraft, LimitDraft};
+use crate::command::payload::Value;
 use crate::command::{ArgumentError, Pull, Reply, bounds};
 use crate::engine::Millis;
 
 use super::{Action, Decoded, Decoder, ask};
-use crate::wire::fields::{Fields, set_value};
+use crate::wire::fields::{Fields, is_falsy, set_value};
 use crate::wire::shape::Shape;
 
 /// Ms of a wait from which on it may end early.
@@ -20,8 +21,7 @@ pub(super) fn pull(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     let wait = wait(fields)?;
     let group = group(fields).check()?;
     let lock_ttl = lock_ttl(fields)?;
-    let owner = decoder.owner(fields)?;
-    let owned = owner.is_some();
+    let owned = owned(fields)?;
     let detach = !owned && fields.is_true("detach");
     let count = 1;
     ask(
@@ -29,7 +29,7 @@ pub(super) fn pull(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
             queue,
             count,
             wait,
-            owner,
+            locked: owned,
             lock_ttl,
             detach,
             group,
@@ -46,8 +46,7 @@ pub(super) fn pull_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     let wait = wait(fields)?;
     let group = group(fields).check()?;
     let lock_ttl = lock_ttl(fields)?;
-    let owner = decoder.owner(fields)?;
-    let owned = owner.is_some();
+    let owned = owned(fields)?;
     let shape = Shape::PullMany { owned };
     let Some(count) = count else {
         return Ok(Action::Answered(Reply::Pulled(Vec::new()), shape));
@@ -57,7 +56,7 @@ pub(super) fn pull_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
             queue,
             count: count.ceil() as usize,
             wait,
-            owner,
+            locked: owned,
             lock_ttl,
             detach: false,
             group,
@@ -76,6 +75,17 @@ fn wait(fields: &Fields<'_>) -> Result<Millis, ArgumentError> {
     } else {
         wait
     })
+}
+
+/// Whether somebody works on the jobs, which locks them; what JavaScript takes as false is nobody. Who it is matters to
+/// nobody here.
+fn owned(fields: &Fields<'_>) -> Result<bool, ArgumentError> {
+    match fields.value("owner") {
+        Some(Value::Str(name)) if std::str::from_utf8(name).is_err() => {
+            Err(ArgumentError::NotText("owner"))
+        }
+        owner => Ok(owner.is_some_and(|owner| !is_falsy(&owner))),
+    }
 }
 
 fn lock_ttl(fields: &Fields<'_>) -> Result<f64, ArgumentError> {

@@ -2,15 +2,17 @@
 //!
 //! The values of options are checked by [`JobDraft::check`]; here they are only collected.
 
+use std::sync::Arc;
+
 use crate::command::draft::{BackoffDraft, JobDraft};
-use crate::command::given::Number;
+use crate::command::given::{Number, Text};
 use crate::command::payload::{self, Value};
 use crate::command::schedule::RepeatDraft;
-use crate::command::{Add, AddMany, ArgumentError, CommandError, GroupId, bounds};
+use crate::command::{Add, AddMany, ArgumentError, CommandError, bounds};
 use crate::engine::NewJob;
 
 use super::{Decoded, Decoder, ask};
-use crate::wire::fields::{Fields, set_value, text};
+use crate::wire::fields::{Fields, number_or_text, set_text, set_value, text, texts, truthy};
 use crate::wire::shape::Shape;
 
 /// The name and the data of a job.
@@ -65,7 +67,7 @@ enum Form {
 
 pub(super) fn push(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     let queue = decoder.queue(fields)?;
-    let job = job(fields, Form::Single)?;
+    let job = job(decoder, fields, Form::Single)?;
     let outcome = fields.is_true("outcome");
     ask(Add { queue, job }, Shape::Push { outcome })
 }
@@ -78,7 +80,7 @@ pub(super) fn push_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     for (index, entry) in entries.enumerate() {
         let checked = Fields::of(entry)
             .ok_or(ArgumentError::NotObject("job"))
-            .and_then(|fields| job(&fields, Form::Entry));
+            .and_then(|fields| job(decoder, &fields, Form::Entry));
         match checked {
             Ok(job) => jobs.push(job),
             // Found only once all entries have passed, and told without the place.
@@ -93,61 +95,16 @@ pub(super) fn push_many(decoder: &mut Decoder, fields: &Fields<'_>) -> Decoded {
     ask(AddMany { queue, jobs }, Shape::PushMany { outcome })
 }
 
-fn job(fields: &Fields<'_>, form: Form) -> Result<NewJob, ArgumentError> {
+fn job(decoder: &mut Decoder, fields: &Fields<'_>, form: Form) -> Result<NewJob, ArgumentError> {
     let named = named(fields, "name");
-    let mut draft = JobDraft::default();
-    (draft.name, draft.data) = named.parts();
-    let checked = check(fields, form, &mut draft);
-    match (checked, form, draft.name) {
-        // An entry of a batch looks at its name before anything else, a single push after it.
-        (Err(error), Form::Entry, Some(name)) => {
-            bounds::job_name(name)?;
-            Err(error)
-        }
-        (checked, ..) => checked,
-    }
-}
-
-fn check<'a>(
-    fields: &Fields<'a>,
-    form: Form,
-    draft: &mut JobDraft<'a>,
-) -> Result<NewJob, ArgumentError> {
-    // Most jobs have no option at all, and looking for thirty of them costs more than the rest.
-    let plain = match form {
-        Form::Single => ["cmd", "reqId", "queue", "name", "data"].as_slice(),
-        Form::Entry => ["name", "data"].as_slice(),
+    let mut draft = JobDraft {
+        known_name: decoder.job_name.as_ref(),
+        ..JobDraft::default()
     };
-    if fields.only(plain) {
-        return draft.check();
+    (draft.name, draft.data) = named.parts();
+    for (key, raw) in fields.entries() {
+        option(key, raw, form, &mut draft);
     }
-    draft.group_id = fields.text_value("groupId");
-    // They come before the options, some of which are refused as they are read.
-    draft.check_data()?;
-    GroupId::new(draft.group_id)?;
-    options(fields, form, draft)?;
-    draft.check()
-}
-
-fn options<'a>(
-    fields: &Fields<'a>,
-    form: Form,
-    draft: &mut JobDraft<'a>,
-) -> Result<(), ArgumentError> {
-    draft.custom_id = custom_id(fields, form)?;
-    values(fields, draft);
-    if let Some(dedup) = fields.raw("dedup").and_then(Fields::of) {
-        draft.dedup_ttl = dedup.number_or_text("ttl");
-        draft.dedup_extend = dedup.truthy("extend");
-        draft.dedup_replace = dedup.truthy("replace");
-    }
-    draft.debounce_ttl = fields.number_or_text("debounceTtl");
-    draft.debounce_id = fields.text("debounceId")?;
-    draft.unique_key = fields.text("uniqueKey")?;
-    draft.repeat = repeat(fields)?;
-    draft.parent_id = fields.text("parentId")?;
-    draft.depends_on = fields.texts("dependsOn")?;
-    draft.children = fields.texts("childrenIds")?;
     // A parent's id alone is only stored; together with the keys that tie to a parent it has to be found.
     if let (Some(parent), Some(data)) = (draft.parent_id, draft.data)
         && payload::text_entry(data, "__parentId") == Some(parent)
@@ -155,40 +112,96 @@ fn options<'a>(
         draft.parent_queue =
             payload::text_entry(data, "__parentQueue").filter(|queue| !queue.is_empty());
     }
-    draft.tags = fields.texts("tags")?;
-    draft.lifo = fields.truthy("lifo");
-    draft.remove_on_complete = fields.truthy("removeOnComplete");
-    draft.remove_on_fail = fields.truthy("removeOnFail");
-    draft.durable = fields.truthy("durable");
-    draft.fail_parent_on_failure = fields.truthy("failParentOnFailure");
-    draft.remove_dependency_on_failure = fields.truthy("removeDependencyOnFailure");
-    draft.continue_parent_on_failure = fields.truthy("continueParentOnFailure");
-    draft.ignore_dependency_on_failure = fields.truthy("ignoreDependencyOnFailure");
-    Ok(())
+    match (draft.check(), form, draft.name) {
+        (Ok(job), ..) => {
+            decoder.job_name = Some(Arc::clone(&job.name));
+            Ok(job)
+        }
+        // An entry of a batch looks at its name before anything else, a single push after it.
+        (Err(error), Form::Entry, Some(name)) => {
+            bounds::job_name(name)?;
+            Err(error)
+        }
+        (Err(error), ..) => Err(error),
+    }
 }
 
-/// The options that are numbers.
-pub(super) fn values(fields: &Fields<'_>, draft: &mut JobDraft<'_>) {
-    draft.priority = fields.number_or_text("priority");
-    draft.delay = fields.number_or_text("delay");
-    draft.timeout = fields.number_or_text("timeout");
-    draft.max_attempts = fields.number_or_text("maxAttempts");
-    draft.backoff = backoff(fields);
-    draft.ttl = fields.number_or_text("ttl");
-    draft.stall_timeout = fields.number_or_text("stallTimeout");
-    draft.timestamp = fields.number_or_text("timestamp");
-    draft.stack_trace_limit = fields.number_or_text("stackTraceLimit");
-    draft.keep_logs = fields.number_or_text("keepLogs");
-    draft.size_limit = fields.number_or_text("sizeLimit");
-    draft.group_max = fields.number_or_text("groupMaxSize");
+/// Takes over one entry of the map of a job; one that is no option of a job is passed over. What does not have its type is
+/// noted, and told when its turn comes.
+fn option<'a>(key: &[u8], raw: &'a [u8], form: Form, draft: &mut JobDraft<'a>) {
+    if number_option(key, raw, draft) {
+        return;
+    }
+    let fault = &mut draft.fault;
+    match key {
+        b"groupId" => draft.group_id = text(raw).map_or(Text::NotText, Text::Value),
+        b"jobId" if form == Form::Single => {
+            draft.custom_id = note(custom_id(raw, "jobId"), fault);
+        }
+        b"customId" if form == Form::Entry => {
+            draft.custom_id = note(custom_id(raw, "customId"), fault);
+        }
+        b"dedup" => {
+            if let Some(dedup) = Fields::of(raw) {
+                draft.dedup_ttl = dedup.number_or_text("ttl");
+                draft.dedup_extend = dedup.truthy("extend");
+                draft.dedup_replace = dedup.truthy("replace");
+            }
+        }
+        b"debounceTtl" => draft.debounce_ttl = number_or_text(raw),
+        b"debounceId" => draft.debounce_id = note(set_text(raw, "debounceId"), fault),
+        b"uniqueKey" => draft.unique_key = note(set_text(raw, "uniqueKey"), fault),
+        b"repeat" => draft.repeat = note(repeat(raw), fault),
+        b"parentId" => draft.parent_id = note(set_text(raw, "parentId"), fault),
+        b"dependsOn" => draft.depends_on = note(texts(raw, "dependsOn"), fault),
+        b"childrenIds" => draft.children = note(texts(raw, "childrenIds"), fault),
+        b"tags" => draft.tags = note(texts(raw, "tags"), fault),
+        b"lifo" => draft.lifo = truthy(raw),
+        b"removeOnComplete" => draft.remove_on_complete = truthy(raw),
+        b"removeOnFail" => draft.remove_on_fail = truthy(raw),
+        b"durable" => draft.durable = truthy(raw),
+        b"failParentOnFailure" => draft.fail_parent_on_failure = truthy(raw),
+        b"removeDependencyOnFailure" => draft.remove_dependency_on_failure = truthy(raw),
+        b"continueParentOnFailure" => draft.continue_parent_on_failure = truthy(raw),
+        b"ignoreDependencyOnFailure" => draft.ignore_dependency_on_failure = truthy(raw),
+        _ => {}
+    }
 }
 
-fn custom_id<'a>(fields: &Fields<'a>, form: Form) -> Result<Option<&'a str>, ArgumentError> {
-    let field = match form {
-        Form::Single => "jobId",
-        Form::Entry => "customId",
+/// Takes over an entry that is one of the options with a number; whether it is.
+pub(super) fn number_option(key: &[u8], raw: &[u8], draft: &mut JobDraft<'_>) -> bool {
+    let option = match key {
+        b"priority" => &mut draft.priority,
+        b"delay" => &mut draft.delay,
+        b"timeout" => &mut draft.timeout,
+        b"maxAttempts" => &mut draft.max_attempts,
+        b"ttl" => &mut draft.ttl,
+        b"stallTimeout" => &mut draft.stall_timeout,
+        b"timestamp" => &mut draft.timestamp,
+        b"stackTraceLimit" => &mut draft.stack_trace_limit,
+        b"keepLogs" => &mut draft.keep_logs,
+        b"sizeLimit" => &mut draft.size_limit,
+        b"groupMaxSize" => &mut draft.group_max,
+        b"backoff" => {
+            draft.backoff = backoff(raw);
+            return true;
+        }
+        _ => return false,
     };
-    match fields.value(field) {
+    *option = number_or_text(raw);
+    true
+}
+
+/// The value, or nothing and the first fault.
+fn note<T: Default>(value: Result<T, ArgumentError>, fault: &mut Option<ArgumentError>) -> T {
+    value.unwrap_or_else(|error| {
+        fault.get_or_insert(error);
+        T::default()
+    })
+}
+
+fn custom_id<'a>(raw: &'a [u8], field: &'static str) -> Result<Option<&'a str>, ArgumentError> {
+    match set_value(raw) {
         None => Ok(None),
         Some(Value::Str(bytes)) => std::str::from_utf8(bytes)
             .map(Some)
@@ -197,10 +210,10 @@ fn custom_id<'a>(fields: &Fields<'a>, form: Form) -> Result<Option<&'a str>, Arg
     }
 }
 
-fn repeat<'a>(fields: &Fields<'a>) -> Result<Option<RepeatDraft<'a>>, ArgumentError> {
-    let Some(raw) = fields.raw("repeat").filter(|raw| set_value(raw).is_some()) else {
+fn repeat(raw: &[u8]) -> Result<Option<RepeatDraft<'_>>, ArgumentError> {
+    if set_value(raw).is_none() {
         return Ok(None);
-    };
+    }
     let repeat = Fields::of(raw).ok_or(ArgumentError::NotObject("repeat"))?;
     Ok(Some(RepeatDraft {
         every: repeat.number_or_text("every"),
@@ -217,13 +230,10 @@ fn repeat<'a>(fields: &Fields<'a>) -> Result<Option<RepeatDraft<'a>>, ArgumentEr
     }))
 }
 
-pub(super) fn backoff(fields: &Fields<'_>) -> BackoffDraft {
-    match fields
-        .raw("backoff")
-        .and_then(|raw| Some((raw, set_value(raw)?)))
-    {
+pub(super) fn backoff(raw: &[u8]) -> BackoffDraft {
+    match set_value(raw) {
         None => BackoffDraft::Absent,
-        Some((raw, Value::Map(_))) => match Fields::of(raw) {
+        Some(Value::Map(_)) => match Fields::of(raw) {
             Some(backoff) => BackoffDraft::Object {
                 fixed: backoff.value("type") == Some(Value::Str(b"fixed")),
                 delay: backoff.number_or_text("delay"),
@@ -231,6 +241,6 @@ pub(super) fn backoff(fields: &Fields<'_>) -> BackoffDraft {
             },
             None => BackoffDraft::Number(Number::NotNumber),
         },
-        Some(_) => BackoffDraft::Number(fields.number_or_text("backoff")),
+        Some(_) => BackoffDraft::Number(number_or_text(raw)),
     }
 }

@@ -9,7 +9,7 @@ use crate::command::{
 use crate::engine::{Bucket, JobId, Listing, WaitFor};
 
 use super::{Decoded, ask};
-use crate::wire::fields::{Fields, count, text};
+use crate::wire::fields::{Fields, text};
 use crate::wire::shape::Shape;
 
 pub(super) fn get_state(fields: &Fields<'_>) -> Decoded {
@@ -26,8 +26,12 @@ pub(super) fn get_result(fields: &Fields<'_>) -> Decoded {
 
 /// An id of any type, for commands that answer that they know no such job.
 fn any_id(fields: &Fields<'_>) -> Result<JobId, ArgumentError> {
-    let id = fields.prose("id")?;
-    Ok(JobId::from_text(id.as_deref().unwrap_or_default()))
+    match fields.id("id") {
+        Ok(id) => Ok(id),
+        Err(_) => fields
+            .prose("id")
+            .map(|id| JobId::from_text(id.as_deref().unwrap_or_default())),
+    }
 }
 
 /// The id, unless the client sent none.
@@ -75,10 +79,13 @@ pub(super) fn wait_job(fields: &Fields<'_>) -> Decoded {
 
 pub(super) fn get_jobs(fields: &Fields<'_>) -> Decoded {
     let states = states(fields);
-    let offset = count(fields.number("offset"), "offset")?.unwrap_or(0);
-    let limit = count(fields.number("limit"), "limit")?.map_or(bounds::LISTING_DEFAULT, |limit| {
-        limit.min(bounds::LISTING_MAX)
-    });
+    let offset = fields.number("offset").count("offset")?.unwrap_or(0);
+    let limit = fields
+        .number("limit")
+        .count("limit")?
+        .map_or(bounds::LISTING_DEFAULT, |limit| {
+            limit.min(bounds::LISTING_MAX)
+        });
     let listing = Listing {
         queue: fields.any_queue()?.shared(),
         // An empty list of buckets takes all, which unknown states must not.

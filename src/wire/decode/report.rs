@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::command::given::Number;
-use crate::command::payload::{self, Value};
+use crate::command::payload::Value;
 use crate::command::{
     Ack, AckMany, AddLog, ArgumentError, CommandError, ExtendLock, Fail, Heartbeat, Progress,
     Renew, bounds,
@@ -12,7 +12,7 @@ use crate::command::{
 use crate::engine::{FailReport, JobId, Payload, TokenGiven};
 
 use super::{Decoded, ask};
-use crate::wire::fields::{Fields, List, number, set_value, text, token};
+use crate::wire::fields::{Fields, List, is_absent, json_prose, number, set_value, text, token};
 use crate::wire::shape::{ChangeOf, Shape};
 
 pub(super) fn ack(fields: &Fields<'_>) -> Decoded {
@@ -69,7 +69,7 @@ fn stack(fields: &Fields<'_>) -> Option<Vec<Arc<str>>> {
         .filter_map(text)
         .map(str::trim)
         .filter(|line| !line.is_empty())
-        .map(Arc::from)
+        .map(bounds::cut_copy)
         .collect();
     Some(kept)
 }
@@ -97,15 +97,16 @@ fn progress_value(fields: &Fields<'_>) -> (f64, Option<Arc<str>>) {
             Ok(text) if text.trim().is_empty() => (0.0, None),
             Ok(text) => match Number::from_text(text) {
                 Number::Value(value) => (value, None),
-                _ => (0.0, Some(text.into())),
+                _ => (0.0, Some(bounds::cut_copy(text))),
             },
             Err(_) => (0.0, None),
         },
-        Some(Value::UInt(_) | Value::Int(_) | Value::Float(_)) => {
-            let value = set_value(raw).and_then(|value| value.as_f64());
-            (value.filter(|value| !value.is_nan()).unwrap_or(0.0), None)
-        }
-        Some(_) => (0.0, Some(payload::to_json(raw).into())),
+        // Clamped in the end, so that rounding does not matter.
+        Some(Value::Int(value)) => (value as f64, None),
+        Some(Value::UInt(value)) => (value as f64, None),
+        Some(Value::Float(value)) if value.is_nan() => (0.0, None),
+        Some(Value::Float(value)) => (value, None),
+        Some(_) => (0.0, Some(json_prose(raw))),
     }
 }
 
@@ -206,10 +207,4 @@ fn item_token(tokens: &mut Option<List<'_>>) -> TokenGiven {
     next(tokens)
         .and_then(set_value)
         .map_or(TokenGiven::None, token)
-}
-
-fn is_absent(raw: &[u8]) -> bool {
-    payload::Reader::new(raw)
-        .read()
-        .is_ok_and(|value| value.is_absent())
 }

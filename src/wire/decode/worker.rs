@@ -8,7 +8,7 @@ use crate::command::{
     ArgumentError, ListWorkers, QueueName, RegisterWorker, UnregisterWorker, WorkerHeartbeat,
     bounds,
 };
-use crate::engine::{WorkerFigures, WorkerRegistration};
+use crate::engine::{EventTypes, WorkerFigures, WorkerRegistration};
 
 use super::{Action, Decoded, SessionAction, ask};
 use crate::wire::fields::{Fields, text};
@@ -70,11 +70,10 @@ pub(super) fn auth(fields: &Fields<'_>) -> SessionAction {
 pub(super) fn subscribe(fields: &Fields<'_>) -> Decoded {
     let queue = QueueName::new(fields.queue_text()?)?;
     let types = match fields.list("eventTypes", bounds::EVENT_TYPES_MAX) {
-        Ok(None) => None,
+        Ok(None) => EventTypes::ALL,
         Ok(Some(names)) if names.len() > 0 => {
-            let names: Option<Vec<String>> =
-                names.map(|name| text(name).map(str::to_owned)).collect();
-            Some(names.ok_or(ArgumentError::EventTypes)?)
+            let names: Option<Vec<&str>> = names.map(text).collect();
+            EventTypes::named(names.ok_or(ArgumentError::EventTypes)?)
         }
         _ => return Err(ArgumentError::EventTypes.into()),
     };

@@ -19,10 +19,7 @@ pub(super) fn write<'a>(success: Success<'a>, shape: Cron, reply: &Reply) -> Tri
         }
         (Cron::List, Reply::Crons(crons)) => {
             let mut map = success.with(1);
-            map.key("crons").array(crons.len());
-            for cron in crons {
-                entry(&mut map, cron);
-            }
+            map.items("crons", crons, entry);
         }
         (Cron::Deleted, Reply::Flag(true)) => success.nothing(),
         _ => return Tried::NotMine(success),

@@ -20,10 +20,7 @@ pub(super) fn write<'a>(success: Success<'a>, shape: Flow, reply: &Reply) -> Tri
 fn push(success: Success<'_>, added: &[JobView], outcome: bool) {
     let mut map = success.with(1 + usize::from(outcome));
     map.nested("data", 1);
-    map.key("jobs").array(added.len());
-    for added in added {
-        job::write(map.out(), added);
-    }
+    map.items("jobs", added, |map, added| job::write(map.out(), added));
     if outcome {
         // Whatever is there already refuses the whole flow.
         map.texts("outcomes", &vec!["new"; added.len()]);
@@ -34,6 +31,9 @@ fn values(success: Success<'_>, found: &[ChildValue]) {
     let mut data = success.data(1);
     data.nested("values", found.len());
     for (queue, id, value) in found {
+        if data.is_beyond_a_frame() {
+            return;
+        }
         child(&mut data, queue, id, |data, key| {
             data.raw(key, value.bytes());
         });
@@ -45,6 +45,9 @@ fn failures(success: Success<'_>, found: &[ChildFailure], ignored: bool) {
     let mut map = success.with(1);
     map.nested("values", wanted().count());
     for failure in wanted() {
+        if map.is_beyond_a_frame() {
+            return;
+        }
         child(&mut map, &failure.queue, &failure.id, |map, key| {
             map.text(key, &failure.error);
         });

@@ -60,8 +60,10 @@ pub(super) fn reply(
     };
     match tried {
         Tried::Written(result) => result,
-        // The broker answered something else than it was asked: a fault of ours.
-        Tried::NotMine(_) => Err(CommandError::Internal.to_string().into()),
+        Tried::NotMine(_) => {
+            tracing::error!("the broker answered something else than it was asked");
+            Err(CommandError::Internal.to_string().into())
+        }
     }
 }
 
@@ -198,11 +200,16 @@ impl<'a> Entries<'a> {
     ) {
         self.key(key).array(items.len());
         for item in items {
-            if self.out.len() - self.start > FRAME_MAX {
+            if self.is_beyond_a_frame() {
                 return;
             }
             write(self, item);
         }
+    }
+
+    /// Whether no frame can hold the map any more; whoever writes in a loop stops then.
+    pub(super) fn is_beyond_a_frame(&self) -> bool {
+        self.out.len() - self.start > FRAME_MAX
     }
 
     /// A text as item of an array that has begun.

@@ -142,14 +142,8 @@ fn overview(success: Success<'_>, figures: &Overview, memory: Memory) {
     data.nested("workers", 3);
     data.count("total", figures.worker_stats.total);
     data.count("active", figures.worker_stats.active);
-    data.key("list").array(figures.workers.len());
-    for one in &figures.workers {
-        worker(&mut data, one);
-    }
-    data.key("crons").array(figures.crons.len());
-    for one in &figures.crons {
-        cron::brief(&mut data, one);
-    }
+    data.items("list", &figures.workers, worker);
+    data.items("crons", &figures.crons, cron::brief);
     data.nested("storage", STORAGE_KEYS);
     storage(&mut data, &figures.storage);
     data.time("timestamp", figures.at);
@@ -231,10 +225,7 @@ fn detail(success: Success<'_>, queue: &QueueDetail) {
     data.number("totalFailed", totals.failed as f64);
     data.bool("paused", queue.summary.paused);
     priority_counts(&mut data, "priorityCounts", &queue.priorities);
-    data.key("dlqPreview").array(queue.dead_letters.len());
-    for letter in &queue.dead_letters {
-        dead_letter(&mut data, letter);
-    }
+    data.items("dlqPreview", &queue.dead_letters, dead_letter);
     data.time("timestamp", queue.at);
     if let Some(jobs) = &queue.jobs {
         previews(&mut data, jobs);

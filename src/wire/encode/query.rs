@@ -99,6 +99,9 @@ pub(super) fn write<'a>(
 /// Ids one after the other, as items of an array that has begun.
 pub(super) fn ids<'i>(map: &mut Entries<'_>, ids: impl Iterator<Item = &'i JobId>) {
     for id in ids {
+        if map.is_beyond_a_frame() {
+            return;
+        }
         id.with_text(|id| map.item(id));
     }
 }

@@ -27,16 +27,15 @@ pub(super) fn write<'a>(success: Success<'a>, shape: Webhook, reply: &Reply) -> 
 
 fn list(success: Success<'_>, webhooks: &Webhooks) {
     let mut data = success.data(2);
-    data.key("webhooks").array(webhooks.list.len());
-    for webhook in &webhooks.list {
+    data.items("webhooks", &webhooks.list, |data, webhook| {
         data.header(5 + COMMON_KEYS);
         data.text("id", &webhook.id);
-        common(&mut data, webhook);
+        common(data, webhook);
         data.time_or_nil("lastTriggered", webhook.last_triggered);
         data.number("successCount", webhook.success_count as f64);
         data.number("failureCount", webhook.failure_count as f64);
         data.bool("enabled", webhook.enabled);
-    }
+    });
     data.nested("stats", 2);
     data.count("total", webhooks.stats.total);
     data.count("enabled", webhooks.stats.enabled);

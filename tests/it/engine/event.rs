@@ -7,7 +7,8 @@ use bunqueue_mcp::command::{
     TrimEvents,
 };
 use bunqueue_mcp::engine::{
-    Bucket, CleanState, Config, EventKind, JobId, NewJob, Payload, StallDetail, State, TokenGiven,
+    Bucket, CleanState, Config, EventKind, EventTypes, JobId, NewJob, Payload, StallDetail, State,
+    TokenGiven,
 };
 
 use crate::world::{World, given, id, job, keyed, named, payload, queue, with};
@@ -88,7 +89,7 @@ fn ev_3_a_subscriber_that_is_gone_or_never_reads_breaks_no_push() {
     let broker = LocalBroker::start(Config::default()).expect("a broker");
     let filter = || EventFilter {
         queue: "q".into(),
-        types: None,
+        types: EventTypes::ALL,
     };
     let (gone, mut lazy) = (broker.subscribe(filter()), broker.subscribe(filter()));
     drop(gone);
@@ -450,14 +451,18 @@ fn a_bad_length_of_a_journal_is_refused() {
 }
 
 #[test]
-fn events_are_made_only_of_queues_that_somebody_listens_to() {
+fn only_those_events_are_made_that_somebody_wants_of_their_queue() {
     let mut world = World::new();
-    world.listen_only("heard");
+    world.listen_only("heard", EventTypes::named(["pushed", "paused"]));
     world.push("heard", job());
     world.push("unheard", job());
-    let delivery = world.pull("unheard").expect("ready");
-    assert_eq!(given(delivery.token), TokenGiven::None);
-    assert_eq!(world.events().len(), 1);
+    for name in ["heard", "unheard"] {
+        let delivery = world.pull(name).expect("ready");
+        assert_eq!(given(delivery.token), TokenGiven::None);
+        world.ask(Resume { queue: queue(name) });
+        world.ask(Pause { queue: queue(name) });
+    }
+    assert_eq!(world.event_kinds(), [EventKind::Pushed, EventKind::Paused]);
     assert_eq!(world.totals().pushed, 2);
 }
 
@@ -471,7 +476,7 @@ async fn a_queue_is_told_from_its_subscription_to_the_end_of_it() {
     broker.call(add("a")).await.expect("added");
     let on = |name: &str| EventFilter {
         queue: name.into(),
-        types: None,
+        types: EventTypes::ALL,
     };
     let (mut a, mut b) = (broker.subscribe(on("a")), broker.subscribe(on("b")));
     for name in ["a", "b", "c", "a"] {

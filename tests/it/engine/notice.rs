@@ -9,8 +9,8 @@ use bunqueue_mcp::command::{
     Add, Drain, Obliterate, Pause, RegisterWorker, Resume, UnregisterWorker, WorkerHeartbeat,
 };
 use bunqueue_mcp::engine::{
-    Config, Event, EventKind, Millis, NOTICE_PERIOD, NewJob, NoticeBounds, WorkerFigures,
-    WorkerLoad, WorkerRegistration,
+    Config, Event, EventKind, EventTypes, Millis, NOTICE_PERIOD, NewJob, NoticeBounds,
+    WorkerFigures, WorkerLoad, WorkerRegistration,
 };
 
 use crate::world::{World, job, queue};
@@ -36,7 +36,7 @@ fn of_size(size: usize) -> World {
 }
 
 fn is_notice(event: &Event) -> bool {
-    EventKind::NOTICES.contains(&event.kind.name())
+    EventTypes::NOTICES.contains(event.kind.event_type())
 }
 
 /// The notices since the last look, with their queue; nothing else in them is left out.
@@ -345,7 +345,7 @@ async fn subscribers_get_the_notices_that_they_want() {
     let subscribe = |types: Option<&str>| {
         broker.subscribe(EventFilter {
             queue: "q".into(),
-            types: types.map(|name| vec![name.to_owned()]),
+            types: types.map_or(EventTypes::ALL, |name| EventTypes::named([name])),
         })
     };
     let push = || Add {

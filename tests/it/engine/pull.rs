@@ -410,7 +410,7 @@ fn waiting_batch_pull_takes_all_that_becomes_ready_in_one_step() {
     let batch = || Pull {
         count: 10,
         wait: 60_000,
-        owner: Some("w".into()),
+        locked: true,
         ..pulling("q")
     };
     // Delays that end together.

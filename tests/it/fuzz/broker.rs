@@ -60,7 +60,7 @@ impl Surroundings for Quiet {
     }
 
     fn exposition(&self, overview: &Overview) -> String {
-        metrics::render(overview, &Process::default(), 1, 2)
+        metrics::render(overview, &Process::default(), 1)
     }
 }
 

@@ -299,7 +299,7 @@ fn hard_l7_one_expired_lock_among_ten_thousand() {
     world.push_many("q", vec![job(); 10_000]);
     let healthy = Pull {
         count: 10_000,
-        owner: Some("w".into()),
+        locked: true,
         lock_ttl: 25_000.0,
         ..pulling("q")
     };

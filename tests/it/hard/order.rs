@@ -149,7 +149,7 @@ fn hard_o6_delayed_longer_than_the_lock() {
     let mut started = Vec::new();
     while world.now < due + 600_000 {
         let pull = Pull {
-            owner: Some("worker".into()),
+            locked: true,
             lock_ttl: 30_000.0,
             wait: 30_000,
             ..pulling("q")

@@ -250,12 +250,11 @@ impl Pair {
             return command;
         }
         let queue = QueueName::lenient(QUEUES[self.steps % QUEUES.len()]);
-        let owner = Some("busy".into());
         Pull {
             queue,
             count: 5,
             wait: 0,
-            owner,
+            locked: true,
             lock_ttl: 2_000.0,
             detach: false,
             group: None,

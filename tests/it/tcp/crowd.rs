@@ -21,8 +21,9 @@ const JOBS: usize = 10;
 const LATE: usize = 20;
 const LATE_REPLIES: usize = 50;
 const LATE_DATA: usize = 100 * 1024;
-/// Connections that pull jobs and leave without reading them, in the middle of another command.
-const VANISHING: usize = 20;
+/// Connections that pull jobs and leave without reading them, in the middle of another command. A job can go from each of
+/// them to the next, and one that is lost ten times in a row is taken for the cause.
+const VANISHING: usize = 9;
 /// What the server may take in all: for the late ones it holds 100 MB of replies.
 #[cfg(target_os = "linux")]
 const RESIDENT_MAX: u64 = 300_000_000;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::super::{DEPTH_MAX, JsonFault, check, from_value, to_json, to_value};
+use super::super::{DEPTH_MAX, JsonFault, check, from_value, to_json, to_json_within, to_value};
 use super::{Model, arrays, cases, encode, hex, key, model, text, widened};
 
 /// What a value is after a trip through JSON: plain integers come back as everything written by the
@@ -355,4 +355,38 @@ fn json_beyond_the_depth_limit_is_refused() {
             ..
         })
     ));
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn a_text_that_stops_early_is_the_beginning_of_the_whole(model in model(), max in 0_usize..200) {
+        let bytes = encode(&model);
+        let whole = to_json(&bytes);
+        let part = to_json_within(&bytes, max);
+        if whole.len() <= max {
+            prop_assert_eq!(part, whole);
+        } else {
+            prop_assert!(part.len() > max);
+            prop_assert_eq!(&part.as_bytes()[..max], &whole.as_bytes()[..max]);
+        }
+    }
+}
+
+#[test]
+fn what_lies_behind_the_end_of_a_text_costs_nothing() {
+    let texts: [&[u8]; 4] = [
+        &[0xdb, 0, 0x98, 0x96, 0x80],
+        &[0xc6, 0, 0x98, 0x96, 0x80],
+        &[0xdd, 0, 0x98, 0x96, 0x80],
+        &[0xc9, 0, 0x98, 0x96, 0x80, 5],
+    ];
+    for head in texts {
+        let mut bytes = head.to_vec();
+        bytes.resize(head.len() + 10_000_000, 0x61);
+        let text = to_json_within(&bytes, 100);
+        assert!((101..400).contains(&text.len()), "{}", text.len());
+        assert!(text.capacity() < 1_000);
+    }
 }

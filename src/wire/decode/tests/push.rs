@@ -352,6 +352,23 @@ fn the_first_fault_answers() {
             json!({"queue": "q", "delay": "x", "dependsOn": ["d"], "name": ""}),
             "delay must be a number",
         ),
+        // Whatever order they were sent in, what is no text or list comes after the numbers, and before the name.
+        (
+            json!({"queue": "q", "dependsOn": 5, "priority": "x"}),
+            "priority must be a number",
+        ),
+        (
+            json!({"queue": "q", "repeat": 5, "parentId": [], "backoff": "x"}),
+            "backoff must be a number",
+        ),
+        (
+            json!({"queue": "q", "tags": "t", "uniqueKey": "u".repeat(1_025), "debounceTtl": "x"}),
+            "debounceTtl must be a number",
+        ),
+        (
+            json!({"queue": "q", "dependsOn": "d", "name": ""}),
+            "dependsOn must be an array",
+        ),
     ];
     for (mut frame, text) in cases {
         frame["cmd"] = json!("PUSH");
@@ -498,4 +515,18 @@ fn id_5_an_id_with_half_a_surrogate_pair_is_refused() {
         panic!("the id is taken");
     };
     assert_eq!(error.to_string(), "custom ID must be well-formed Unicode");
+}
+
+#[test]
+fn jobs_that_are_called_alike_share_the_text() {
+    let mut decoder = Decoder::default();
+    let mut name = |frame: Json| match decoder.decode(&Envelope::read(&bytes(&frame)).unwrap()) {
+        Action::Command(Command::Add(add), _) => add.job.name,
+        action => panic!("{action:?}"),
+    };
+    let named = |name: &str| json!({"cmd": "PUSH", "queue": "q", "name": name});
+    let (first, again) = (name(named("send")), name(named("send")));
+    assert!(std::sync::Arc::ptr_eq(&first, &again));
+    assert_eq!(&*name(named("other")), "other");
+    assert_eq!(&*name(json!({"cmd": "PUSH", "queue": "q"})), "default");
 }

@@ -1,7 +1,7 @@
 //! Reports of workers: outcomes, progress, signs of life.
 
 use super::*;
-use crate::command::Ack;
+use crate::command::{Ack, bounds};
 use crate::engine::{FailReport, LockToken, TokenGiven};
 use crate::wire::shape::ChangeOf;
 
@@ -188,4 +188,41 @@ fn renewals_take_durations() {
         }
         command => panic!("{command:?}"),
     }
+}
+
+#[test]
+fn prose_that_is_no_text_is_written_no_further_than_it_is_kept() {
+    let long = vec![false; 1_000_000];
+    let frame = json!({"cmd": "FAIL", "id": "j", "error": long, "stack": ["s".repeat(100_000)]});
+    let Command::Fail(fail) = command(&frame).0 else {
+        panic!("no failure");
+    };
+    let error = fail.report.error.unwrap();
+    assert!(error.starts_with("[false,false,") && error.ends_with('…'));
+    assert!(error.len() <= bounds::TEXT_MAX);
+    let line = &fail.report.stack.unwrap()[0];
+    assert!(line.len() <= bounds::TEXT_MAX && line.ends_with("s…"));
+    let frame = json!({"cmd": "Progress", "id": "j", "progress": long});
+    let Command::Progress(progress) = command(&frame).0 else {
+        panic!("no progress");
+    };
+    assert!(progress.message.unwrap().len() <= bounds::TEXT_MAX);
+}
+
+#[test]
+fn progress_is_the_same_number_in_every_encoding() {
+    let progress = |bytes: &[u8]| {
+        let frame = json!({"cmd": "Progress", "id": "j"});
+        match decode_body(&with_raw(&frame, "progress", bytes)) {
+            Action::Command(Command::Progress(progress), _) => progress.progress,
+            action => panic!("{action:?}"),
+        }
+    };
+    let power = 2_f64.powi(60);
+    let float = [&[0xcb][..], &power.to_be_bytes()].concat();
+    let int = [&[0xd3][..], &(1_i64 << 60).to_be_bytes()].concat();
+    let unsigned = [&[0xcf][..], &u64::MAX.to_be_bytes()].concat();
+    assert_eq!(progress(&float), power);
+    assert_eq!(progress(&int), power);
+    assert_eq!(progress(&unsigned), 2_f64.powi(64));
 }

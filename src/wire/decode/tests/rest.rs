@@ -1,5 +1,7 @@
 //! Pulls, changes, questions, workers and the connection itself.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::command::Clean;
 use crate::engine::{Bucket, CleanState, State};
@@ -12,7 +14,7 @@ fn pulls_take_their_arguments() {
         queue: QueueName::lenient("q"),
         count: 3,
         wait: 5_000,
-        owner: Some("w".into()),
+        locked: true,
         lock_ttl: 700.0,
         detach: false,
         group: None,
@@ -22,7 +24,7 @@ fn pulls_take_their_arguments() {
 
     let bare =
         pull(&json!({"cmd": "PULL", "queue": "q", "owner": "", "lockTtl": null, "group": {}}));
-    assert_eq!((bare.count, bare.wait, bare.owner), (1, 0, None));
+    assert_eq!((bare.count, bare.wait, bare.locked), (1, 0, false));
     assert_eq!(bare.lock_ttl, 30_000.0);
     assert!(pull(&json!({"cmd": "PULL", "queue": "q", "detach": true})).detach);
     assert!(!pull(&json!({"cmd": "PULL", "queue": "q", "detach": true, "owner": "w"})).detach);
@@ -356,9 +358,14 @@ fn subscriptions_are_checked() {
         }
         action => panic!("{action:?}"),
     };
-    assert_eq!(subscribe(json!(null)), None);
-    let names = Some(vec!["completed".to_owned(), "no-such".to_owned()]);
-    assert_eq!(subscribe(json!(["completed", "no-such"])), names);
+    assert_eq!(subscribe(json!(null)), EventTypes::ALL);
+    // A name that no event has matches none, so nothing of it stays.
+    let completed = EventTypes::named(["completed"]);
+    let unknown = "x".repeat(100_000);
+    assert_eq!(
+        subscribe(json!(["completed", "no-such", unknown])),
+        completed
+    );
 }
 
 #[test]
@@ -383,18 +390,44 @@ fn unknown_commands_are_named() {
 }
 
 #[test]
-fn the_texts_of_the_last_request_are_shared() {
+fn the_queue_of_the_last_request_is_shared() {
     let mut decoder = Decoder::default();
-    let mut pull = |queue: &str, owner: &str| {
-        let frame = bytes(&json!({"cmd": "PULLB", "queue": queue, "owner": owner, "count": 1}));
+    let mut pull = |queue: &str| {
+        let frame = bytes(&json!({"cmd": "PULLB", "queue": queue, "owner": "w", "count": 1}));
         match decoder.decode(&Envelope::read(&frame).unwrap()) {
-            Action::Command(Command::Pull(pull), _) => (pull.queue.shared(), pull.owner.unwrap()),
+            Action::Command(Command::Pull(pull), _) => pull.queue.shared(),
             action => panic!("{action:?}"),
         }
     };
-    let first = pull("q", "w");
-    let again = pull("q", "w");
-    assert!(Arc::ptr_eq(&first.0, &again.0) && Arc::ptr_eq(&first.1, &again.1));
-    let other = pull("q2", "w2");
-    assert_eq!((&*other.0, &*other.1), ("q2", "w2"));
+    let first = pull("q");
+    let again = pull("q");
+    assert!(Arc::ptr_eq(&first, &again));
+    assert_eq!(&*pull("q2"), "q2");
+}
+
+/// Who works on a job is of no use here, so however it is said nothing of it stays.
+#[test]
+fn an_owner_locks_whatever_it_is_called() {
+    let locked = |owner: Json| pull(&json!({"cmd": "PULL", "queue": "q", "owner": owner})).locked;
+    for nobody in [json!(null), json!(""), json!(0), json!(false)] {
+        assert!(!locked(nobody.clone()), "{nobody}");
+    }
+    for somebody in [
+        json!("w"),
+        json!(7),
+        json!([]),
+        json!({"a": 1}),
+        json!("w".repeat(100_000)),
+    ] {
+        assert!(locked(somebody.clone()));
+    }
+    let frame = with_raw(
+        &json!({"cmd": "PULL", "queue": "q"}),
+        "owner",
+        &[0xa1, 0xff],
+    );
+    match decode_body(&frame) {
+        Action::Refused(error) => assert_eq!(error.to_string(), "owner must be a string"),
+        action => panic!("{action:?}"),
+    }
 }

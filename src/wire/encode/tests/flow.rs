@@ -93,3 +93,35 @@ fn ties_that_are_made_or_cut_say_little() {
         json!({"ok": true})
     );
 }
+
+/// What no frame can hold is refused in the end, so building all of it would only cost memory.
+#[test]
+fn a_reply_that_no_frame_can_hold_is_given_up_early() {
+    let value = Payload::new(&[&[0xc6, 0, 0x20, 0, 0][..], &[0; 2_097_152]].concat());
+    let found = |count: usize| (0..count).map(|n| ("q".into(), id(&n.to_string()), value.clone()));
+    let job = JobView {
+        data: Some(value.clone()),
+        ..job()
+    };
+    let replies = [
+        (
+            Shape::Flow(Flow::ChildrenValues),
+            Reply::ChildrenValues(found(200).collect()),
+        ),
+        (
+            Shape::Flow(Flow::Push { outcome: false }),
+            Reply::FlowAdded(vec![job; 200]),
+        ),
+    ];
+    for (shape, reply) in replies {
+        let mut out = Vec::new();
+        assert!(!reply::answer(
+            &mut out,
+            &ReqId::NONE,
+            &shape,
+            &Ok(reply),
+            &Around
+        ));
+        assert!(out.capacity() < 200_000_000, "{shape:?}");
+    }
+}

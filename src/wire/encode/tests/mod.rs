@@ -163,6 +163,7 @@ fn with(mut object: Json, more: Json) -> Json {
 fn delivery(token: bool) -> Delivery {
     Delivery {
         serial: 1,
+        seq: 0,
         job: job(),
         token: token.then(|| LockToken::from_text(TOKEN).unwrap()),
     }

@@ -26,9 +26,9 @@ impl Reference {
         let wish = Wish::Jobs {
             queue: pull.queue.shared(),
             count: pull.count,
-            locked: pull.owner.is_some(),
+            locked: pull.locked,
             lock_ttl: pull.lock_ttl.ceil() as Millis,
-            detach: pull.detach && pull.owner.is_none(),
+            detach: pull.detach && !pull.locked,
             group: pull.group.clone(),
         };
         let deliveries = self.take(caller, &wish);

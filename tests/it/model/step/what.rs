@@ -328,7 +328,7 @@ impl What {
                 queue: queue(*on),
                 count: *count,
                 wait: *wait,
-                owner: owner.then(|| "worker".into()),
+                locked: *owner,
                 lock_ttl: *lock_ttl,
                 detach: *detach,
                 group: group.clone().map(Box::new),
