@@ -238,7 +238,7 @@ impl Engine {
     }
 
     /// Takes in what is set for a group from a store.
-    pub(super) fn load_group(&mut self, record: GroupRecord) {
+    pub(super) fn load_group(&mut self, record: &GroupRecord) {
         let queue = self.queues.open(&record.queue);
         let groups = &mut self.queues.get_mut(queue).ready.groups;
         let group = groups.open(&record.name);

@@ -217,12 +217,12 @@ impl<'d> Dialogue<'d> {
     }
 
     /// Says what was held for that.
-    pub(super) fn release(&mut self, stored: Result<(), CommandError>) {
+    pub(super) fn release(&mut self, stored: &Result<(), CommandError>) {
         let held = self.held.release();
         let behind = self.events.as_ref().map_or(0, Subscription::behind);
         let after = self.told + behind as u64;
         for due in held {
-            let due = match (due, &stored) {
+            let due = match (due, stored) {
                 (Due::Answer((asked, Ok(_))), Err(error)) => {
                     Due::Answer((asked, Err(error.clone())))
                 }

@@ -212,7 +212,7 @@ where
                 sent?;
                 reluctance.renew();
             }
-            stored = dialogue.held.stored(), if !dialogue.held.is_empty() => dialogue.release(stored),
+            stored = dialogue.held.stored(), if !dialogue.held.is_empty() => dialogue.release(&stored),
             answered = dialogue.parked.next(), if has_room && !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);
@@ -293,7 +293,7 @@ where
         }
         tokio::select! {
             sent = dialogue.out.write(writer), if !dialogue.out.is_settled() => sent?,
-            stored = dialogue.held.stored(), if !dialogue.held.is_empty() => dialogue.release(stored),
+            stored = dialogue.held.stored(), if !dialogue.held.is_empty() => dialogue.release(&stored),
             answered = dialogue.parked.next(), if has_room && !dialogue.parked.is_empty() => {
                 if let Some(answered) = answered {
                     dialogue.answer_parked(answered);

@@ -72,14 +72,14 @@ fn load_queues(connection: &Connection, loader: &mut Loader) -> Result<QueueName
         let name = text_in(row, 1)?.ok_or(StoreError::Value { what })?;
         names.insert(row.get(0)?, Arc::clone(&name));
         let record: QueueRecord = unpacked_some(row, 2, "the settings of a queue")?;
-        loader.queue(QueueRecord { name, ..record });
+        loader.queue(&QueueRecord { name, ..record });
         Ok(())
     })?;
     let sql = "SELECT queue, name, settings FROM job_group";
     each(connection, sql, |row| {
         let what = "the name of a group";
         let record: GroupRecord = unpacked_some(row, 2, "the settings of a group")?;
-        loader.group(GroupRecord {
+        loader.group(&GroupRecord {
             queue: name_of(&names, row, 0)?,
             name: text_in(row, 1)?.ok_or(StoreError::Value { what })?,
             ..record

@@ -165,10 +165,10 @@ impl Image {
         let mut loader = Loader::new(config, seed, now, annotate);
         loader.totals(self.totals);
         for record in self.queues.values() {
-            loader.queue(record.clone());
+            loader.queue(record);
         }
         for record in self.groups.values() {
-            loader.group(record.clone());
+            loader.group(record);
         }
         for record in self.minutes.values() {
             loader.minute(record);

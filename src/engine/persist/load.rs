@@ -71,7 +71,7 @@ impl Loader {
     }
 
     /// A queue.
-    pub fn queue(&mut self, record: QueueRecord) {
+    pub fn queue(&mut self, record: &QueueRecord) {
         let engine = &mut self.engine;
         let key = engine.queues.open(&record.name);
         if let Some(place) = record.listed {
@@ -94,7 +94,7 @@ impl Loader {
     }
 
     /// What is set for a group.
-    pub fn group(&mut self, record: GroupRecord) {
+    pub fn group(&mut self, record: &GroupRecord) {
         self.engine.load_group(record);
     }
 
