@@ -135,6 +135,12 @@ pub struct MemoryStats {
 pub enum Durability {
     /// Nothing: jobs are in memory.
     None,
+    /// All but that of the last 10 ms.
+    Buffered,
+    /// All of it, unless the power fails.
+    Committed,
+    /// All of it.
+    Durable,
 }
 
 impl Durability {
@@ -142,6 +148,9 @@ impl Durability {
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Buffered => "buffered",
+            Self::Committed => "committed",
+            Self::Durable => "durable",
         }
     }
 }
