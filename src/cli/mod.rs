@@ -104,8 +104,10 @@ impl Source for Given<'_> {
         self.0.try_get_one::<String>(flag).ok().flatten().cloned()
     }
 
+    /// What is no text comes with marks in it: a setting that is there must not pass for one that is not.
     fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
+        let value = std::env::var_os(name)?;
+        Some(value.to_string_lossy().into_owned())
     }
 }
 

@@ -54,6 +54,8 @@ enum Fatal {
     Toolsets(SelectionError),
     /// Certificate or key cannot be used.
     Tls(TlsError),
+    /// The data file cannot be used.
+    DataFile { setting: String },
     /// The system refused something.
     System(std::io::Error),
 }
@@ -73,6 +75,10 @@ impl fmt::Display for Fatal {
                 write!(f, "The tools of this build do not fit together: {problems}")
             }
             Self::Tls(error) => write!(f, "{error}"),
+            Self::DataFile { setting } => write!(
+                f,
+                "{setting} is set, but this version keeps jobs in memory only: unset it to start"
+            ),
             Self::System(error) => write!(f, "{error}"),
         }
     }
@@ -144,7 +150,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         .map_err(Fatal::Tls)?;
     // Before anybody is told that it runs: a signal from then on must not simply kill it.
     let signals = Signals::new().map_err(Fatal::System)?;
-    let broker = LocalBroker::start(engine_config(&config)).map_err(Fatal::System)?;
+    let broker = open_broker(&config)?;
     let calls = broker.webhook_calls();
     let broker: Arc<dyn Broker> = Arc::new(broker);
     let registry = Arc::new(Registry::new().map_err(Fatal::Registry)?);
@@ -253,8 +259,20 @@ async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fata
     Ok((listener, address))
 }
 
+/// The broker, on its data file if it has one.
+fn open_broker(config: &Config) -> Result<LocalBroker, Fatal> {
+    match &config.data {
+        None => LocalBroker::start(engine_config(config)).map_err(Fatal::System),
+        Some(_) => Err(Fatal::DataFile {
+            setting: config.data_setting.clone(),
+        }),
+    }
+}
+
 fn engine_config(config: &Config) -> engine::Config {
     engine::Config {
+        completed_max: config.retention.completed_max,
+        completed_retention: config.retention.completed_age,
         worker_timeout: config.worker_timeout,
         private_webhooks: config.webhooks.private,
         notices: config.notices,

@@ -21,7 +21,7 @@ pub use error::StoreError;
 use owner::Owner;
 use write::Names;
 
-use crate::engine::{Changes, Config, Engine, Millis};
+use crate::engine::{Changes, Config, Durability, Engine, Millis};
 
 /// How long a commit waits for somebody else's transaction on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,6 +33,15 @@ pub const WAL_BYTES_KEPT: u64 = 32 * 1_024 * 1_024;
 const CACHE_BYTES: u32 = 16 * 1_024 * 1_024;
 /// Prepared statements kept; more than there are.
 const STATEMENTS: usize = 64;
+
+/// A file that is to keep the jobs of a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Where it is; it is made if it is not there, its directory is not.
+    pub path: PathBuf,
+    /// What of an answered change survives. [`Durability::None`] has no place here.
+    pub durability: Durability,
+}
 
 /// The file, open.
 pub struct Store {
