@@ -9,6 +9,8 @@ mod load;
 mod owner;
 mod row;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::fs;
@@ -69,11 +71,13 @@ impl Store {
     /// [`StoreError`], when another process owns it, it is no such file, a newer version has written it, or the system
     /// refuses it. Nothing has changed then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let owner = Owner::acquire(path)?;
+        // So two names of one file have one owner, and none is one that the database gives a meaning of its own.
+        let path = resolved(path)?;
+        let owner = Owner::acquire(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(path, flags)?;
+        let mut connection = Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         schema::refuse_newer(&connection)?;
@@ -82,7 +86,7 @@ impl Store {
         let names = Names::read(&connection)?;
         Ok(Self {
             connection,
-            path: path.to_owned(),
+            path,
             names,
             syncs: false,
             _owner: owner,
@@ -180,4 +184,12 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// The path of a file by which everybody finds what stands beside it: absolute, and not that of a link to it.
+///
+/// # Errors
+/// What the system says.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    path.canonicalize().or_else(|_| std::path::absolute(path))
 }

@@ -19,3 +19,5 @@ mod stop;
 mod tls;
 pub mod value;
 mod webhooks;
+
+pub use payloads::delicate;
