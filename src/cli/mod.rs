@@ -4,6 +4,7 @@
 //! stdout; on the bare program it belongs to the protocol.
 
 mod announce;
+mod backup;
 mod run;
 
 use std::ffi::OsString;
@@ -28,6 +29,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match matches.subcommand() {
         Some(("serve", flags)) => run::run(Program::Serve, flags),
+        Some(("backup", arguments)) => backup::backup(arguments),
+        Some(("restore", arguments)) => backup::restore(arguments),
         Some(("tools", flags)) => print_tools(flags.get_flag("json")),
         Some(("docs", flags)) => print_page(flags.get_one::<String>("page").map(String::as_str)),
         _ => run::run(Program::Mcp, &matches),
@@ -56,6 +59,8 @@ pub fn command() -> Command {
 fn arguments(subcommand: &str) -> Vec<Arg> {
     match subcommand {
         "serve" => flags(Program::Serve).collect(),
+        "backup" => backup::backup_arguments(),
+        "restore" => backup::restore_arguments(),
         "tools" => {
             let help = "Print the tools/list answer";
             vec![

@@ -240,6 +240,16 @@ pub const INVOCATIONS: &[Invocation] = &[
         about: "Run the broker: workers over TCP, agents and people over HTTP",
     },
     Invocation {
+        name: Some("backup"),
+        arguments: "[--force] FILE COPY",
+        about: "Copy a data file, also while a broker uses it, and check the copy",
+    },
+    Invocation {
+        name: Some("restore"),
+        arguments: "[--force] COPY FILE",
+        about: "Check a copy and put it in the place of a data file that no broker uses",
+    },
+    Invocation {
         name: Some("tools"),
         arguments: "[--json]",
         about: "List the tools; as JSON, as agents get them",

@@ -4,9 +4,11 @@
 //! since the last commit is one transaction. Ordering stays in memory; the tables are storage alone, with keys that grow, so
 //! that a row costs one write to one place (engine contract, section 24).
 
+mod backup;
 mod error;
 mod load;
 mod owner;
+mod part;
 mod row;
 mod schema;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+pub use backup::{Contents, CopyError, CopyFault, Role, backup, restore};
 pub use error::StoreError;
 use owner::Owner;
 use write::Names;

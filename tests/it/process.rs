@@ -17,8 +17,12 @@ const START: Duration = Duration::from_secs(30);
 /// Settings of a process beyond the defaults of its kind.
 pub type Env<'a> = [(&'a str, &'a str)];
 
-/// Runs the program to its end, without input: its exit code, and what it printed on stdout and on stderr. Values of
-/// variables need not be text.
+/// Runs the program to its end, without input: its exit code, and what it printed on stdout and on stderr.
+pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    run_with(arguments, &[])
+}
+
+/// The same with variables, whose values need not be text.
 pub fn run_with(arguments: &[&str], env: &[(&str, &OsStr)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bunqueue-mcp"));
     command.args(arguments).stdin(Stdio::null());

@@ -1,7 +1,9 @@
-//! The data file: who may open it, and what it gives back.
+//! The data file: who may open it, what it gives back, and copies of it.
 
+mod copy;
 mod file;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use bunqueue_mcp::engine::{Config, Engine};
@@ -76,4 +78,14 @@ fn load(path: &Path, world: &World) -> (Store, Engine) {
 fn tamper(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch(sql).unwrap();
+}
+
+/// The names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }
