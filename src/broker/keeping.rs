@@ -137,12 +137,16 @@ impl Keeping {
         (*self.commits.decided.borrow() < self.step).then_some(self.step)
     }
 
-    /// The steps up to this one are stored. What they say may leave, in order.
+    /// The steps up to this one are stored. What they say may leave, in order, and then they are decided.
     pub(super) fn stored(&mut self, step: u64, next_job: u64) -> Vec<Held> {
         self.stored_jobs = next_job;
         let may_leave = self.held.partition_point(|held| held.step <= step);
-        self.commits.decided.send_replace(step);
         self.held.drain(..may_leave).collect()
+    }
+
+    /// Whoever waits for this step goes on.
+    pub(super) fn decide(&self, step: u64) {
+        self.commits.decided.send_replace(step);
     }
 
     /// The steps since the last decided one could not be stored, and nothing can be for now.

@@ -411,6 +411,10 @@ impl Shared {
                 core.effects.served = held.served;
                 self.let_out(core, now);
             }
+            // Answers after events: whoever an answer wakes finds what happened before it.
+            if let Some(keeping) = core.keeping.as_ref() {
+                keeping.decide(step);
+            }
         });
     }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 use crate::config::Log;
+use crate::storage::DataFile;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const OPEN: &str = "everybody who reaches this address can use the queues. Set AUTH_TOKENS.";
@@ -24,6 +25,19 @@ pub(super) struct Listening {
     pub(super) http_tokens: bool,
     /// Whether `url` is an MCP endpoint.
     pub(super) mcp: bool,
+    /// The file that keeps the jobs.
+    pub(super) data: Option<DataFile>,
+}
+
+impl Listening {
+    /// What keeps the jobs, in a word.
+    fn storage(&self) -> &'static str {
+        if self.data.is_some() {
+            "sqlite"
+        } else {
+            "memory"
+        }
+    }
 }
 
 /// Says why the program cannot go on.
@@ -59,7 +73,7 @@ pub(super) fn logged(serve: bool, listening: &Listening) {
         tcp,
         url,
         version = VERSION,
-        storage = "memory",
+        storage = listening.storage(),
         "bunqueue server started"
     );
     if is_open(listening) {
@@ -103,7 +117,14 @@ pub(super) fn serve(listening: &Listening) {
     line(&format!(
         "bunqueue server started (tcp: {tcp}, url: {url}, version: {VERSION})"
     ));
-    line("Jobs are kept in memory: they end with this process.");
+    match &listening.data {
+        Some(data) => line(&format!(
+            "Jobs are kept in {} ({}).",
+            data.path.display(),
+            data.durability.name()
+        )),
+        None => line("Jobs are kept in memory: they end with this process."),
+    }
     if listening.mcp {
         line(&agents(url, listening.http_tokens));
     }

@@ -4,6 +4,7 @@
 //! stdout; on the bare program it belongs to the protocol.
 
 mod announce;
+mod backup;
 mod run;
 
 use std::ffi::OsString;
@@ -28,6 +29,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match matches.subcommand() {
         Some(("serve", flags)) => run::run(Program::Serve, flags),
+        Some(("backup", arguments)) => backup::backup(arguments),
+        Some(("restore", arguments)) => backup::restore(arguments),
         Some(("tools", flags)) => print_tools(flags.get_flag("json")),
         Some(("docs", flags)) => print_page(flags.get_one::<String>("page").map(String::as_str)),
         _ => run::run(Program::Mcp, &matches),
@@ -56,6 +59,8 @@ pub fn command() -> Command {
 fn arguments(subcommand: &str) -> Vec<Arg> {
     match subcommand {
         "serve" => flags(Program::Serve).collect(),
+        "backup" => backup::backup_arguments(),
+        "restore" => backup::restore_arguments(),
         "tools" => {
             let help = "Print the tools/list answer";
             vec![
@@ -104,8 +109,10 @@ impl Source for Given<'_> {
         self.0.try_get_one::<String>(flag).ok().flatten().cloned()
     }
 
+    /// What is no text comes with marks in it: a setting that is there must not pass for one that is not.
     fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
+        let value = std::env::var_os(name)?;
+        Some(value.to_string_lossy().into_owned())
     }
 }
 

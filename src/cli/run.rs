@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::announce::{self, Listening};
-use crate::broker::{Broker, BrokerExt, LocalBroker};
+use crate::broker::{Broker, BrokerExt, LocalBroker, OpenError};
 use crate::command::GetStats;
 use crate::command::webhook::Addresses;
 use crate::config::{Config, Http, Log, Program, Tcp, Webhooks};
@@ -54,6 +55,12 @@ enum Fatal {
     Toolsets(SelectionError),
     /// Certificate or key cannot be used.
     Tls(TlsError),
+    /// The data file cannot be used.
+    DataFile {
+        setting: String,
+        path: PathBuf,
+        error: OpenError,
+    },
     /// The system refused something.
     System(std::io::Error),
 }
@@ -73,6 +80,11 @@ impl fmt::Display for Fatal {
                 write!(f, "The tools of this build do not fit together: {problems}")
             }
             Self::Tls(error) => write!(f, "{error}"),
+            Self::DataFile {
+                setting,
+                path,
+                error,
+            } => write!(f, "{setting} {path:?}: {error}"),
             Self::System(error) => write!(f, "{error}"),
         }
     }
@@ -144,7 +156,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         .map_err(Fatal::Tls)?;
     // Before anybody is told that it runs: a signal from then on must not simply kill it.
     let signals = Signals::new().map_err(Fatal::System)?;
-    let broker = LocalBroker::start(engine_config(&config)).map_err(Fatal::System)?;
+    let broker = open_broker(&config)?;
     let calls = broker.webhook_calls();
     let broker: Arc<dyn Broker> = Arc::new(broker);
     let registry = Arc::new(Registry::new().map_err(Fatal::Registry)?);
@@ -161,7 +173,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let dispatcher = Dispatcher::new(registry, selection, Arc::clone(&broker), shutdown.clone());
     let handler = AgentHandler::new(dispatcher);
 
-    let mut listening = Listening::default();
+    let mut listening = Listening {
+        data: config.data.clone(),
+        ..Listening::default()
+    };
     let mut doors = JoinSet::new();
     if let Some(tcp) = &config.tcp {
         let (listener, address) = listen(&tcp.host, tcp.port).await?;
@@ -240,6 +255,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     while doors.join_next().await.is_some() {}
     // It has nothing to finish, and ends with the token.
     let _ = courier.await;
+    broker.close().await;
     Ok(())
 }
 
@@ -253,8 +269,23 @@ async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fata
     Ok((listener, address))
 }
 
+/// The broker, on its data file if it has one.
+fn open_broker(config: &Config) -> Result<LocalBroker, Fatal> {
+    match &config.data {
+        None => LocalBroker::start(engine_config(config)).map_err(Fatal::System),
+        Some(data) => LocalBroker::open(engine_config(config), &data.path, data.durability)
+            .map_err(|error| Fatal::DataFile {
+                setting: config.data_setting.clone(),
+                path: data.path.clone(),
+                error,
+            }),
+    }
+}
+
 fn engine_config(config: &Config) -> engine::Config {
     engine::Config {
+        completed_max: config.retention.completed_max,
+        completed_retention: config.retention.completed_age,
         worker_timeout: config.worker_timeout,
         private_webhooks: config.webhooks.private,
         notices: config.notices,

@@ -151,6 +151,50 @@ pub enum ConfigError {
         /// Flag or variable, as the other one was given.
         missing: String,
     },
+    /// Two data files.
+    #[error(
+        "{first} is {first_path:?}, but {second} is {second_path:?}: there is one data file, so unset one of them"
+    )]
+    TwoDataFiles {
+        /// Variable.
+        first: &'static str,
+        /// Its value.
+        first_path: String,
+        /// Variable.
+        second: &'static str,
+        /// Its value.
+        second_path: String,
+    },
+    /// No path of a file.
+    #[error(
+        "{setting} must be the path of a file, in UTF-8 (got {given:?}), such as data/queue.db; unset, jobs are kept in memory"
+    )]
+    DataPath {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// A promise that memory cannot keep.
+    #[error("{setting} is {given:?}, but there is no data file: set {missing} too, or unset it")]
+    NoDataFile {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+        /// Flag or variable, as the other one was given.
+        missing: String,
+    },
+    /// A file that would keep nothing.
+    #[error("{setting} is {given:?}, but {file} names a data file: unset one of them")]
+    FileForMemory {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+        /// Flag or variable.
+        file: String,
+    },
     /// TLS for a program that has none.
     #[error("{setting} is set, but only `serve` has TLS: unset it to start")]
     NoTls {

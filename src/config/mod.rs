@@ -5,6 +5,7 @@
 //! read a command line. A value that does not fit stops the program before anything binds or opens, and so
 //! does a setting of the product that this version does not have: ignoring it would break a promise.
 
+mod data;
 mod error;
 mod open;
 mod read;
@@ -16,9 +17,10 @@ use std::time::Duration;
 pub use error::ConfigError;
 pub use read::load;
 
-use crate::engine::NoticeBounds;
+use crate::engine::{Millis, NoticeBounds};
 use crate::mcp::http::{AllowedHost, AllowedOrigin};
 use crate::net::TlsFile;
+use crate::storage::DataFile;
 
 /// Which program a setting belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,11 @@ pub enum Key {
     TcpWriteBudget,
     FrameLimit,
     FrameWindow,
+    DataPath,
+    Durability,
+    StorageDriver,
+    CompletedMax,
+    CompletedRetention,
     ShutdownTimeout,
     WorkerTimeout,
     QueueIdle,
@@ -160,6 +167,16 @@ pub const SETTINGS: &[Setting] = &[
         "Frames that a worker's connection may send within the window; unset sets no bound"),
     setting!(FrameWindow, Some("rate-limit-window-ms"), ["RATE_LIMIT_WINDOW_MS"], "MS", "60000", Both,
         "Length of that window; 0 sets no bound"),
+    setting!(DataPath, Some("data-path"), ["BUNQUEUE_DATA_PATH", "BQ_DATA_PATH", "DATA_PATH", "SQLITE_PATH"], "FILE", "", Both,
+        "File that keeps the jobs, made if it is not there; unset, they end with the process; variables that differ are an error"),
+    setting!(Durability, Some("durability"), ["BUNQUEUE_DURABILITY"], "buffered|committed|durable", "committed", Both,
+        "When a change of the data file is answered: up to 10 ms before it is written, once it is, or once it would outlast a power cut"),
+    setting!(StorageDriver, Some("storage-driver"), ["BUNQUEUE_STORAGE_DRIVER"], "memory|sqlite", "", Both,
+        "Where jobs are kept; unset, a data file decides; sqlite without a data file is an error, and so is memory with one"),
+    setting!(CompletedMax, Some("max-completed-jobs"), ["BUNQUEUE_MAX_COMPLETED_JOBS", "MAX_COMPLETED_JOBS"], "N", "50000", Both,
+        "Completed jobs kept over all queues; beyond it the oldest are deleted"),
+    setting!(CompletedRetention, Some("completed-retention-ms"), ["BUNQUEUE_COMPLETED_RETENTION_MS", "COMPLETED_RETENTION_MS"], "MS", "", Both,
+        "Time after which a completed job is deleted, 0 at once; unset, only their number counts"),
     setting!(ShutdownTimeout, Some("shutdown-timeout-ms"), ["SHUTDOWN_TIMEOUT_MS"], "MS", "30000", Serve,
         "Time that active jobs have to end after the signal to stop; a second signal ends it"),
     setting!(WorkerTimeout, Some("worker-timeout-ms"), ["WORKER_TIMEOUT_MS"], "MS", "30000", Both,
@@ -190,19 +207,13 @@ pub const SETTINGS: &[Setting] = &[
 /// this version does instead.
 #[rustfmt::skip]
 pub const NOT_YET: &[(&str, &str, &str)] = &[
-    ("BUNQUEUE_DATA_PATH", "", "keeps jobs in memory only"),
-    ("BQ_DATA_PATH", "", "keeps jobs in memory only"),
-    ("DATA_PATH", "", "keeps jobs in memory only"),
-    ("SQLITE_PATH", "", "keeps jobs in memory only"),
-    ("BUNQUEUE_STORAGE_DRIVER", "memory", "keeps jobs in memory only"),
-    ("BUNQUEUE_DURABILITY", "", "keeps jobs in memory only"),
     ("BUNQUEUE_MODE", "embedded", "has the embedded broker only"),
     ("BUNQUEUE_MCP_PROFILE", "", "has no profiles"),
     ("BUNQUEUE_MCP_CONFIRM", "off", "asks for no confirmation"),
     ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
     ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
-    ("STORAGE_WARNING_MB", "0", "keeps jobs in memory only"),
+    ("STORAGE_WARNING_MB", "0", "does not warn of large files"),
 ];
 
 /// A way to call the program.
@@ -229,6 +240,16 @@ pub const INVOCATIONS: &[Invocation] = &[
         about: "Run the broker: workers over TCP, agents and people over HTTP",
     },
     Invocation {
+        name: Some("backup"),
+        arguments: "[--force] FILE COPY",
+        about: "Copy a data file, also while a broker uses it, and check the copy",
+    },
+    Invocation {
+        name: Some("restore"),
+        arguments: "[--force] COPY FILE",
+        about: "Check a copy and put it in the place of a data file that no broker uses",
+    },
+    Invocation {
         name: Some("tools"),
         arguments: "[--json]",
         about: "List the tools; as JSON, as agents get them",
@@ -253,6 +274,12 @@ pub struct Config {
     pub tls: Option<(TlsFile, TlsFile)>,
     /// The metrics page.
     pub metrics: Metrics,
+    /// The file that keeps the jobs; `None`: memory alone.
+    pub data: Option<DataFile>,
+    /// The flag or variable that names that file, for messages; empty without one.
+    pub data_setting: String,
+    /// Completed jobs.
+    pub retention: Retention,
     /// How long a stop waits for active jobs.
     pub shutdown_timeout: Duration,
     /// Silence after which a registered worker is stale, in ms.
@@ -327,6 +354,15 @@ pub struct Tcp {
     pub write_budget: Option<usize>,
     /// Frames allowed within a window; `None`: any number.
     pub frame_limit: Option<(usize, Duration)>,
+}
+
+/// How long completed jobs are kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Retention {
+    /// How many over all queues, at least 1.
+    pub completed_max: usize,
+    /// For how many ms; `None`: as long as they are not too many.
+    pub completed_age: Option<Millis>,
 }
 
 /// Calls of webhooks.

@@ -18,79 +18,85 @@ use crate::net::TlsFile;
 pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError> {
     let reader = Reader { source };
     reader.refuse_what_is_not_there()?;
-    let log = reader.log()?;
-    let toolsets = reader.given(Key::Toolsets);
-    let ignored = reader.ignored(program);
-    let webhooks = reader.webhooks()?;
-    let worker_timeout = reader.worker_timeout()?;
-    let notices = reader.notices()?;
-    let memory_warning = reader.bound(Key::MemoryWarning)?;
-    Ok(match program {
-        Program::Serve => {
-            let (http, tcp) = reader.serve()?;
-            let tls = reader.tls()?;
-            let metrics = reader.metrics()?;
-            let shutdown_timeout = reader.integer(Key::ShutdownTimeout, "non-negative", 0)?;
-            if metrics.with_token && http.tokens.is_empty() {
-                return Err(reader.no_token_for_metrics());
-            }
-            Config {
-                stdio: false,
-                http: Some(http),
-                tcp: Some(tcp),
-                tls,
-                metrics,
-                shutdown_timeout: Duration::from_millis(shutdown_timeout),
-                worker_timeout,
-                notices,
-                memory_warning,
-                webhooks,
-                toolsets,
-                ignored,
-                log,
-            }
-        }
-        Program::Mcp | Program::Both => {
-            reader.refuse_tls()?;
-            let transport = reader.choice(Key::Transport, "stdio or http", &["stdio", "http"])?;
-            let http = if transport == "http" {
-                Some(reader.http()?)
-            } else {
-                None
-            };
-            let tcp = reader.tcp_listen()?;
-            refuse_open(
-                http.as_ref().map(|http| (http, Key::HttpTokens)),
-                tcp.as_ref().map(|tcp| (tcp, Key::TcpTokens)),
-            )?;
-            Config {
-                stdio: http.is_none(),
-                http,
-                tcp,
-                tls: None,
-                metrics: Metrics {
-                    labelled_queues: reader.labelled_queues()?,
-                    with_token: false,
-                },
-                // Whoever started it as part of his own program wants it to be gone.
-                shutdown_timeout: Duration::ZERO,
-                worker_timeout,
-                notices,
-                memory_warning,
-                webhooks,
-                toolsets,
-                ignored,
-                log,
-            }
-        }
-    })
+    let (data, data_setting) = reader.data()?.unzip();
+    let common = Config {
+        stdio: false,
+        http: None,
+        tcp: None,
+        tls: None,
+        metrics: Metrics {
+            labelled_queues: reader.labelled_queues()?,
+            with_token: false,
+        },
+        data,
+        data_setting: data_setting.unwrap_or_default(),
+        retention: reader.retention()?,
+        // Whoever started it as part of his own program wants it to be gone.
+        shutdown_timeout: Duration::ZERO,
+        worker_timeout: reader.worker_timeout()?,
+        notices: reader.notices()?,
+        memory_warning: reader.bound(Key::MemoryWarning)?,
+        webhooks: reader.webhooks()?,
+        toolsets: reader.given(Key::Toolsets),
+        ignored: reader.ignored(program),
+        log: reader.log()?,
+    };
+    match program {
+        Program::Serve => reader.broker(common),
+        Program::Mcp | Program::Both => reader.server(common),
+    }
 }
 
-struct Reader<'a> {
-    source: &'a dyn Source,
+/// Values by their settings.
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a dyn Source,
 }
 
 impl Reader<'_> {
+    /// The settings of `serve`.
+    fn broker(&self, common: Config) -> Result<Config, ConfigError> {
+        let (http, tcp) = self.serve()?;
+        let tls = self.tls()?;
+        let with_token = self.switch(Key::MetricsAuth)?;
+        let shutdown_timeout = self.integer(Key::ShutdownTimeout, "non-negative", 0)?;
+        if with_token && http.tokens.is_empty() {
+            return Err(self.no_token_for_metrics());
+        }
+        Ok(Config {
+            http: Some(http),
+            tcp: Some(tcp),
+            tls,
+            metrics: Metrics {
+                with_token,
+                ..common.metrics
+            },
+            shutdown_timeout: Duration::from_millis(shutdown_timeout),
+            ..common
+        })
+    }
+
+    /// The settings of the bare program.
+    fn server(&self, common: Config) -> Result<Config, ConfigError> {
+        self.refuse_tls()?;
+        let transport = self.choice(Key::Transport, "stdio or http", &["stdio", "http"])?;
+        let http = if transport == "http" {
+            Some(self.http()?)
+        } else {
+            None
+        };
+        let tcp = self.tcp_listen()?;
+        refuse_open(
+            http.as_ref().map(|http| (http, Key::HttpTokens)),
+            tcp.as_ref().map(|tcp| (tcp, Key::TcpTokens)),
+        )?;
+        Ok(Config {
+            stdio: http.is_none(),
+            http,
+            tcp,
+            ..common
+        })
+    }
+
     fn refuse_what_is_not_there(&self) -> Result<(), ConfigError> {
         for (setting, harmless, instead) in NOT_YET {
             let value = self.source.variable(setting).unwrap_or_default();
@@ -135,7 +141,7 @@ impl Reader<'_> {
         passed
     }
 
-    fn given(&self, key: Key) -> Option<Given> {
+    pub(super) fn given(&self, key: Key) -> Option<Given> {
         let setting = Setting::of(key)?;
         let flag = setting
             .flag
@@ -164,7 +170,7 @@ impl Reader<'_> {
         self.given(key).unwrap_or_else(default)
     }
 
-    fn choice(
+    pub(super) fn choice(
         &self,
         key: Key,
         allowed: &'static str,
@@ -195,7 +201,12 @@ impl Reader<'_> {
         })
     }
 
-    fn integer(&self, key: Key, kind: &'static str, min: u64) -> Result<u64, ConfigError> {
+    pub(super) fn integer(
+        &self,
+        key: Key,
+        kind: &'static str,
+        min: u64,
+    ) -> Result<u64, ConfigError> {
         let Given { setting, value } = self.given_or_default(key);
         match digits(value.trim()).filter(|number| *number >= min) {
             Some(number) => Ok(number),
@@ -367,14 +378,6 @@ impl Reader<'_> {
             .or_else(|| self.given(Key::TlsKey));
         given.map_or(Ok(()), |Given { setting, .. }| {
             Err(ConfigError::NoTls { setting })
-        })
-    }
-
-    fn metrics(&self) -> Result<Metrics, ConfigError> {
-        let labelled_queues = self.labelled_queues()?;
-        Ok(Metrics {
-            labelled_queues,
-            with_token: self.switch(Key::MetricsAuth)?,
         })
     }
 

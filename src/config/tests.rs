@@ -2,6 +2,7 @@
 
 use super::read::*;
 use super::*;
+use crate::engine::Durability;
 
 struct Fixed<'a>(&'a [(&'a str, &'a str)]);
 
@@ -144,8 +145,8 @@ fn s4_bad_settings_are_refused_and_named() {
             "entries must be origins",
         ),
         (
-            &[("BUNQUEUE_DATA_PATH", "/data/q.db")],
-            "BUNQUEUE_DATA_PATH is set, but this version keeps jobs in memory only",
+            &[("BUNQUEUE_STORAGE_DRIVER", "postgres")],
+            "BUNQUEUE_STORAGE_DRIVER must be memory or sqlite (got \"postgres\")",
         ),
         (
             &[("BUNQUEUE_MCP_TCP_LISTEN", "0.0.0.0:6789")],
@@ -155,6 +156,140 @@ fn s4_bad_settings_are_refused_and_named() {
     for (given, text) in cases {
         let message = fault(Program::Mcp, given);
         assert!(message.contains(text), "{given:?}: {message}");
+    }
+}
+
+const PROGRAMS: [Program; 2] = [Program::Mcp, Program::Serve];
+
+#[test]
+fn a_data_file_is_that_of_the_flag_or_of_the_first_variable() {
+    let names = [
+        "--data-path",
+        "BUNQUEUE_DATA_PATH",
+        "BQ_DATA_PATH",
+        "DATA_PATH",
+        "SQLITE_PATH",
+    ];
+    for program in PROGRAMS {
+        let none = load(
+            program,
+            &Fixed(&[("BUNQUEUE_DATA_PATH", " "), ("DATA_PATH", "")]),
+        );
+        let none = none.unwrap();
+        assert_eq!((none.data, &*none.data_setting), (None, ""));
+        for (first, name) in names.iter().enumerate() {
+            let given: Vec<_> = names.iter().map(|name| (*name, "a/q.db")).collect();
+            let config = load(program, &Fixed(&given[first..])).unwrap();
+            let file = DataFile {
+                path: "a/q.db".into(),
+                durability: Durability::Committed,
+            };
+            assert_eq!((config.data, &*config.data_setting), (Some(file), *name));
+        }
+    }
+}
+
+#[test]
+fn s4_two_data_files_are_refused_and_named() {
+    let given = [
+        ("BUNQUEUE_DATA_PATH", " "),
+        ("BQ_DATA_PATH", "a"),
+        ("DATA_PATH", "a"),
+        ("SQLITE_PATH", "b"),
+    ];
+    for program in PROGRAMS {
+        assert_eq!(
+            fault(program, &given),
+            "BQ_DATA_PATH is \"a\", but SQLITE_PATH is \"b\": there is one data file, so unset one of them"
+        );
+        let flag = [&given[..], &[("--data-path", "c")]].concat();
+        let config = load(program, &Fixed(&flag)).unwrap();
+        assert_eq!(config.data.unwrap().path.to_str(), Some("c"));
+    }
+}
+
+#[test]
+fn s4_what_is_no_file_is_no_data_file() {
+    for given in [":memory:", "file:q.db?mode=memory", "q\u{fffd}.db"] {
+        let text = fault(Program::Serve, &[("DATA_PATH", given)]);
+        assert!(
+            text.starts_with("DATA_PATH must be the path of a file"),
+            "{text}"
+        );
+    }
+    let blank = fault(Program::Mcp, &[("--data-path", " ")]);
+    assert!(blank.starts_with("--data-path must be"), "{blank}");
+}
+
+#[test]
+fn durability_is_for_a_data_file() {
+    let path = ("SQLITE_PATH", "q.db");
+    for (word, durability) in [
+        ("buffered", Durability::Buffered),
+        ("Committed", Durability::Committed),
+        (" durable ", Durability::Durable),
+        ("", Durability::Committed),
+    ] {
+        let given = [path, ("BUNQUEUE_DURABILITY", word)];
+        let data = load(Program::Mcp, &Fixed(&given)).unwrap().data;
+        assert_eq!(data.unwrap().durability, durability, "{word:?}");
+    }
+    for program in PROGRAMS {
+        assert_eq!(
+            fault(program, &[path, ("BUNQUEUE_DURABILITY", "none")]),
+            "BUNQUEUE_DURABILITY must be buffered, committed or durable (got \"none\")"
+        );
+        // Memory keeps nothing, not even that of the weakest level.
+        assert_eq!(
+            fault(program, &[("BUNQUEUE_DURABILITY", "buffered")]),
+            "BUNQUEUE_DURABILITY is \"buffered\", but there is no data file: set BUNQUEUE_DATA_PATH too, or unset it"
+        );
+        let flag = fault(program, &[("--durability", "durable")]);
+        assert!(flag.contains("set --data-path too"), "{flag}");
+    }
+}
+
+#[test]
+fn a_storage_driver_agrees_with_the_data_file() {
+    let driver = |word| ("BUNQUEUE_STORAGE_DRIVER", word);
+    let path = ("DATA_PATH", "q.db");
+    let data = |given: &[(&str, &str)]| load(Program::Serve, &Fixed(given)).unwrap().data;
+    assert!(data(&[driver("SQLite"), path]).is_some());
+    assert!(data(&[driver("memory")]).is_none());
+    assert_eq!(
+        fault(Program::Serve, &[driver("memory"), path]),
+        "BUNQUEUE_STORAGE_DRIVER is \"memory\", but DATA_PATH names a data file: unset one of them"
+    );
+    assert_eq!(
+        fault(Program::Serve, &[driver("sqlite")]),
+        "BUNQUEUE_STORAGE_DRIVER is \"sqlite\", but there is no data file: set BUNQUEUE_DATA_PATH too, or unset it"
+    );
+}
+
+#[test]
+fn completed_jobs_are_kept_by_number_and_by_age() {
+    let read = |given: &[(&str, &str)]| load(Program::Mcp, &Fixed(given)).unwrap().retention;
+    let default = Retention {
+        completed_max: 50_000,
+        completed_age: None,
+    };
+    assert_eq!(read(&[]), default);
+    let given = [("MAX_COMPLETED_JOBS", "5"), ("COMPLETED_RETENTION_MS", "0")];
+    let set = Retention {
+        completed_max: 5,
+        completed_age: Some(0),
+    };
+    assert_eq!(read(&given), set);
+    assert_eq!(read(&[("BUNQUEUE_COMPLETED_RETENTION_MS", " ")]), default);
+    for (setting, value) in [
+        ("BUNQUEUE_COMPLETED_RETENTION_MS", "7days"),
+        ("COMPLETED_RETENTION_MS", "-1"),
+        ("--completed-retention-ms", ""),
+        ("--completed-retention-ms", "NaN"),
+        ("MAX_COMPLETED_JOBS", "0"),
+    ] {
+        let text = fault(Program::Serve, &[(setting, value)]);
+        assert!(text.starts_with(setting), "{text}");
     }
 }
 
@@ -324,7 +459,7 @@ fn harmless_values_of_missing_settings_pass() {
         ("BUNQUEUE_MODE", "embedded"),
         ("BUNQUEUE_MCP_TOOLSETS", "ALL"),
         ("BUNQUEUE_MCP_CONFIRM", "off"),
-        ("DATA_PATH", " "),
+        ("STORAGE_WARNING_MB", "0"),
     ];
     assert!(load(Program::Mcp, &Fixed(&given)).is_ok());
 }

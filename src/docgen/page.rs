@@ -12,6 +12,8 @@ pub enum Part {
     Concepts,
     /// One page per toolset.
     Toolsets,
+    /// What whoever runs a broker does.
+    Operations,
     /// Everything, enumerated.
     Reference,
     /// What a model may skip.
@@ -20,10 +22,11 @@ pub enum Part {
 
 impl Part {
     /// In reading order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Start,
         Self::Concepts,
         Self::Toolsets,
+        Self::Operations,
         Self::Reference,
         Self::Optional,
     ];
@@ -34,6 +37,7 @@ impl Part {
             Self::Start => "Start",
             Self::Concepts => "Concepts",
             Self::Toolsets => "Toolsets",
+            Self::Operations => "Operations",
             Self::Reference => "Reference",
             Self::Optional => "Optional",
         }
@@ -99,6 +103,8 @@ written! {
         "which process holds the queues, what agents and workers see of each other, values JSON cannot hold",
     Concepts "docs/concepts/glossary.md":
         "one word per concept, and what each verb does to a job in each state",
+    Operations "docs/operations/backup-and-restore.md":
+        "copy a data file while a broker uses it, put a copy back, what is checked, what is not in a copy",
     Optional "docs/README.md":
         "the map of these pages for people, by role",
 }

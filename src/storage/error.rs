@@ -61,6 +61,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Why a file beside it cannot be opened or made.
+    pub(super) fn opening(error: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Self::CannotOpen,
+            ErrorKind::StorageFull => Self::Full,
+            _ => error.into(),
+        }
+    }
+
     /// Whether it is for want of room.
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full)

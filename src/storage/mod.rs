@@ -4,11 +4,15 @@
 //! since the last commit is one transaction. Ordering stays in memory; the tables are storage alone, with keys that grow, so
 //! that a row costs one write to one place (engine contract, section 24).
 
+mod backup;
 mod error;
 mod load;
 mod owner;
+mod part;
 mod row;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::fs;
@@ -17,11 +21,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+pub use backup::{Contents, CopyError, CopyFault, Role, backup, restore};
 pub use error::StoreError;
 use owner::Owner;
 use write::Names;
 
-use crate::engine::{Changes, Config, Engine, Millis};
+use crate::engine::{Changes, Config, Durability, Engine, Millis};
 
 /// How long a commit waits for somebody else's transaction on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,6 +38,15 @@ pub const WAL_BYTES_KEPT: u64 = 32 * 1_024 * 1_024;
 const CACHE_BYTES: u32 = 16 * 1_024 * 1_024;
 /// Prepared statements kept; more than there are.
 const STATEMENTS: usize = 64;
+
+/// A file that is to keep the jobs of a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Where it is; it is made if it is not there, its directory is not.
+    pub path: PathBuf,
+    /// What of an answered change survives. [`Durability::None`] has no place here.
+    pub durability: Durability,
+}
 
 /// The file, open.
 pub struct Store {
@@ -60,11 +74,13 @@ impl Store {
     /// [`StoreError`], when another process owns it, it is no such file, a newer version has written it, or the system
     /// refuses it. Nothing has changed then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let owner = Owner::acquire(path)?;
+        // So two names of one file have one owner, and none is one that the database gives a meaning of its own.
+        let path = resolved(path)?;
+        let owner = Owner::acquire(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(path, flags)?;
+        let mut connection = Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         schema::refuse_newer(&connection)?;
@@ -73,7 +89,7 @@ impl Store {
         let names = Names::read(&connection)?;
         Ok(Self {
             connection,
-            path: path.to_owned(),
+            path,
             names,
             syncs: false,
             _owner: owner,
@@ -171,4 +187,12 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// The path of a file by which everybody finds what stands beside it: absolute, and not that of a link to it.
+///
+/// # Errors
+/// What the system says.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    path.canonicalize().or_else(|_| std::path::absolute(path))
 }

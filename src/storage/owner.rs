@@ -15,7 +15,7 @@ impl Owner {
     /// Takes the lock and leaves word who has it.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] with what the owner has left; [`StoreError::CannotOpen`] or [`StoreError::ReadOnly`].
+    /// [`StoreError::InUse`] with what the owner has left; what [`StoreError::opening`] says.
     pub(super) fn acquire(path: &Path) -> Result<Self, StoreError> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -23,12 +23,7 @@ impl Owner {
             .create(true)
             .truncate(false)
             .open(beside(path, "-owner"))
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                    StoreError::ReadOnly
-                }
-                _ => StoreError::CannotOpen,
-            })?;
+            .map_err(StoreError::opening)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -16,19 +16,33 @@ fn number(connection: &Connection, pragma: &str) -> Result<i64, StoreError> {
     Ok(number)
 }
 
-/// Looks at a file before anything in it is touched.
+/// Looks at a file before anything in it is touched; one without tables may become ours.
 ///
 /// # Errors
 /// [`StoreError::Newer`], [`StoreError::Foreign`].
 pub(super) fn refuse_newer(connection: &Connection) -> Result<(), StoreError> {
-    let supported = MIGRATIONS.len() as i64;
-    let found = number(connection, "user_version")?;
-    let owner = number(connection, "application_id")?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if owner != APPLICATION_ID && tables > 0 {
+    if tables > 0 {
+        return refuse_foreign(connection);
+    }
+    refuse_version(connection)
+}
+
+/// Looks at a file that has to be ours already.
+///
+/// # Errors
+/// [`StoreError::Newer`], [`StoreError::Foreign`].
+pub(super) fn refuse_foreign(connection: &Connection) -> Result<(), StoreError> {
+    if number(connection, "application_id")? != APPLICATION_ID {
         return Err(StoreError::Foreign);
     }
+    refuse_version(connection)
+}
+
+fn refuse_version(connection: &Connection) -> Result<(), StoreError> {
+    let supported = MIGRATIONS.len() as i64;
+    let found = number(connection, "user_version")?;
     if found > supported {
         return Err(StoreError::Newer { found, supported });
     }

@@ -21,6 +21,7 @@ mod mcp;
 mod metrics;
 mod model;
 mod process;
+mod storage;
 mod stored;
 mod tcp;
 mod tidy;

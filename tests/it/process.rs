@@ -4,6 +4,7 @@
 //! A process that is still there when its test ends is killed; when the test failed, its stderr is printed. Nothing
 //! here sleeps: start lines and exits are waited for on the stderr pipe.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -15,6 +16,25 @@ const START: Duration = Duration::from_secs(30);
 
 /// Settings of a process beyond the defaults of its kind.
 pub type Env<'a> = [(&'a str, &'a str)];
+
+/// Runs the program to its end, without input: its exit code, and what it printed on stdout and on stderr.
+pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    run_with(arguments, &[])
+}
+
+/// The same with variables, whose values need not be text.
+pub fn run_with(arguments: &[&str], env: &[(&str, &OsStr)]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bunqueue-mcp"));
+    command.args(arguments).stdin(Stdio::null());
+    command.env_clear().envs(env.iter().copied());
+    let output = command.output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
 
 /// A running `bunqueue-mcp`.
 pub struct Process {

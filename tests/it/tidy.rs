@@ -14,7 +14,7 @@ const DOOR: &[&str] = &[
 ];
 /// Settings are parsed into the types of the doors they are for; no door reads them itself.
 const SETTINGS: &[&str] = &[
-    "engine", "command", "broker", "server", "mcp", "http", "net",
+    "engine", "command", "storage", "broker", "server", "mcp", "http", "net",
 ];
 const TOP: &[&str] = &[
     "engine", "command", "wire", "storage", "broker", "metrics", "net", "config", "server", "mcp",

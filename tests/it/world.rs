@@ -108,6 +108,15 @@ impl World {
         }
     }
 
+    /// An engine that exists already.
+    pub fn of(engine: Engine, now: Millis) -> Self {
+        Self {
+            engine,
+            now,
+            ..Self::new()
+        }
+    }
+
     /// Speaks as a connection.
     pub fn as_connection(&mut self, number: u64) -> &mut Self {
         self.caller = Some(ConnectionId(number));

@@ -9,6 +9,7 @@ mod flows;
 mod frames;
 mod groups;
 mod hostile;
+mod killed;
 mod limits;
 mod monitoring;
 mod payloads;
@@ -19,3 +20,5 @@ mod stop;
 mod tls;
 pub mod value;
 mod webhooks;
+
+pub use payloads::delicate;

@@ -7,7 +7,7 @@ use super::value::{Wire, wide};
 use crate::process::Serve;
 
 /// Encoded values that a decoder and an encoder between the sockets would change, or could not carry.
-pub(super) fn delicate() -> Vec<(&'static str, Vec<u8>)> {
+pub fn delicate() -> Vec<(&'static str, Vec<u8>)> {
     let beyond = 1_i128 << 53;
     vec![
         ("2^53 + 1", wide(beyond + 1)),
