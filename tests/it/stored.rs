@@ -7,14 +7,15 @@ use std::sync::Arc;
 use bunqueue_mcp::broker::{Broker, BrokerExt, EventFilter, LocalBroker};
 use bunqueue_mcp::command::draft::JobDraft;
 use bunqueue_mcp::command::{
-    Ack, Add, AddLog, GetCounts, GetJob, GetResult, GetStorageStatus, Pause, Pull,
+    Ack, Add, AddLog, GetCounts, GetDedupOwner, GetJob, GetResult, GetStorageStatus, Pause, Pull,
 };
 use bunqueue_mcp::engine::{
-    Config, Counts, Delivery, Durability, EventTypes, JobId, LockToken, Payload, Report, TokenGiven,
+    AddOutcome, Added, Config, Counts, Delivery, Durability, EventTypes, JobId, LockToken, NewJob,
+    Payload, Report, TokenGiven,
 };
 use tempfile::TempDir;
 
-use crate::world::queue;
+use crate::world::{keyed, named, payload, queue, with};
 
 /// A directory with a data file.
 struct Place {
@@ -34,6 +35,21 @@ impl Place {
 
     fn open(&self, level: Durability) -> LocalBroker {
         LocalBroker::open(Config::default(), &self.file(), level).unwrap()
+    }
+
+    /// Bytes of the write-ahead log.
+    fn log_len(&self) -> u64 {
+        let log = self.directory.path().join("queue.db-wal");
+        fs::metadata(log).map_or(0, |log| log.len())
+    }
+
+    /// The file as it would be found if the process had ended when the log was that long.
+    fn cut(&self, log_len: u64) -> Self {
+        let cut = self.as_after_a_kill();
+        let log = cut.directory.path().join("queue.db-wal");
+        let log = fs::OpenOptions::new().write(true).open(log).unwrap();
+        log.set_len(log_len).unwrap();
+        cut
     }
 
     /// The file as it would be found if the process ended now.
@@ -204,6 +220,66 @@ async fn b_32_logs_are_there_after_a_kill() {
         .await
         .unwrap();
     assert_eq!(&*log[0].message, "seen");
+}
+
+async fn add_with(broker: &LocalBroker, job: NewJob) -> Added {
+    let queue = queue("q");
+    broker.call(Add { queue, job }).await.unwrap()
+}
+
+#[tokio::test]
+async fn hard_i5_a_replacement_is_stored_whole_or_not_at_all() {
+    let place = Place::new();
+    let broker = place.open(Durability::Committed);
+    let replacing = |job| {
+        with(keyed(job, "k"), |options| {
+            options.dedup.replace = true;
+        })
+    };
+    let old = add_with(&broker, replacing(named("old"))).await.id;
+    let before = place.log_len();
+    let new = add_with(&broker, replacing(named("new"))).await.id;
+    let after = place.log_len();
+    assert!(after > before);
+    for len in (before..=after).step_by(499).chain([after]) {
+        let next = place.cut(len).open(Durability::Committed);
+        let owner = next.call(GetDedupOwner {
+            queue: queue("q"),
+            key: "k".into(),
+        });
+        let owner = owner.await.unwrap();
+        let expected = if len == after { &new } else { &old };
+        assert_eq!(owner.as_ref(), Some(expected), "{len} of {after} bytes");
+        assert_eq!(counts(&next).await.waiting, 1);
+    }
+}
+
+/// Whoever missed the reply asks again under the same id. Other arguments are no error: an id stands for a job and not for
+/// what it was asked with (hard case I1), and the answer says that there was one.
+#[tokio::test]
+async fn hard_i6_the_lost_reply_is_the_same_again() {
+    let place = Place::new();
+    let broker = place.open(Durability::Committed);
+    let data = |byte| NewJob {
+        data: Some(payload(byte)),
+        ..named("order-1")
+    };
+    let first = add_with(&broker, data(1)).await;
+    assert_eq!(first.outcome, AddOutcome::New);
+    let after_restart = place.as_after_a_kill().open(Durability::Committed);
+    for broker in [&broker, &after_restart] {
+        for byte in [1, 2] {
+            let again = add_with(broker, data(byte)).await;
+            assert_eq!(
+                (&again.id, again.outcome),
+                (&first.id, AddOutcome::Existing)
+            );
+        }
+        assert_eq!(counts(broker).await.waiting, 1);
+        let id = first.id.clone();
+        let job = broker.call(GetJob { id }).await.unwrap().unwrap();
+        assert_eq!(job.job.data, Some(payload(1)));
+    }
 }
 
 #[tokio::test]
