@@ -205,6 +205,16 @@ impl Serve {
         Self::of(Process::run(command, &FREE_PORTS, Stdio::piped()))
     }
 
+    /// Asks the program to end, and waits until it has.
+    #[cfg(unix)]
+    pub fn end(&mut self) {
+        let pid = self.process.pid().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+        let status = self.process.exit(START).expect("the program ends");
+        assert_eq!(status.code(), Some(0), "{}", self.process.stderr());
+    }
+
     fn of(mut process: Process) -> Self {
         drop(process.stdin());
         let line = process.line("bunqueue server started (");
