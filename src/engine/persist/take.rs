@@ -192,7 +192,8 @@ impl Engine {
     fn take_queues(&mut self, changes: &mut Changes) {
         changes.gone_queues = std::mem::take(&mut self.queues.marks.gone);
         let touched = self.queues.marks.take();
-        if !touched.is_empty() {
+        // What a queue counted before it went is in the whole.
+        if !touched.is_empty() || !changes.gone_queues.is_empty() {
             changes.totals = Some(self.figures.lifetime());
         }
         for key in touched {
