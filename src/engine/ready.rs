@@ -1,6 +1,6 @@
 //! The ready jobs of a queue in their order of delivery (engine contract, section 5).
 //!
-//! Most jobs arrive in the order in which they leave. Such a job stands in the *lane*, a ring that costs 24 bytes a job
+//! Most jobs arrive in the order in which they leave. Such a job stands in the *lane*, a ring that costs 16 bytes a job
 //! and no search; whoever belongs before the lane's end (a priority, lifo, an earlier run time) stands in the *tree*.
 //! The next job is the better of the two firsts. A job that leaves the middle of the lane leaves a gap behind.
 
@@ -48,23 +48,40 @@ impl ReadyKey {
     pub(super) fn in_group(priority: f64, seq: u64) -> Self {
         Self::new(-priority, false, 0, seq)
     }
+}
 
-    /// Whether it belongs to a job of default priority that is not lifo.
-    fn is_plain(&self) -> bool {
+/// The key of a job that may stand in the lane: default priority, not lifo. Its run time and its admission number, of
+/// 48 bits each; those that need more (a run time before 1970, or after the year 10889) stand in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LaneKey([u32; 3]);
+
+impl LaneKey {
+    const BITS: u32 = 48;
+
+    fn of(key: &ReadyKey) -> Option<Self> {
         const DEFAULT_RANK: u64 = !(1 << 63);
-        self.rank == DEFAULT_RANK && self.run_at != Millis::MIN
+        let run_at = u64::try_from(key.run_at).ok()?;
+        if key.rank != DEFAULT_RANK || (run_at | key.seq) >> Self::BITS != 0 {
+            return None;
+        }
+        let bits = u128::from(run_at) << Self::BITS | u128::from(key.seq);
+        Some(Self([64, 32, 0].map(|shift| (bits >> shift) as u32)))
     }
 
-    fn place(&self) -> (Millis, u64) {
-        (self.run_at, self.seq)
+    fn whole(self) -> ReadyKey {
+        let bits = self
+            .0
+            .iter()
+            .fold(0, |bits, part| bits << 32 | u128::from(*part));
+        let seq = bits as u64 & ((1 << Self::BITS) - 1);
+        ReadyKey::new(0.0, false, (bits >> Self::BITS) as Millis, seq)
     }
 }
 
 /// A place in the lane; without a job it is a gap.
 #[derive(Debug)]
 struct Place {
-    run_at: Millis,
-    seq: u64,
+    key: LaneKey,
     job: Option<JobKey>,
 }
 
@@ -87,21 +104,21 @@ impl Ready {
     }
 
     pub(super) fn insert(&mut self, key: ReadyKey, job: JobKey) {
-        let last = self.lane.back().map(|last| (last.run_at, last.seq));
-        if key.is_plain() && last.is_none_or(|last| last < key.place()) {
-            self.lane.push_back(Place {
-                run_at: key.run_at,
-                seq: key.seq,
-                job: Some(job),
-            });
-        } else {
-            self.tree.insert(key, job);
+        let last = self.lane.back().map(|last| last.key);
+        match LaneKey::of(&key) {
+            Some(key) if last.is_none_or(|last| last < key) => {
+                let job = Some(job);
+                self.lane.push_back(Place { key, job });
+            }
+            _ => {
+                self.tree.insert(key, job);
+            }
         }
     }
 
     pub(super) fn remove(&mut self, key: &ReadyKey) -> Option<JobKey> {
-        if key.is_plain()
-            && let Some(at) = self.place_in_lane(key)
+        if let Some(lane_key) = LaneKey::of(key)
+            && let Some(at) = self.place_in_lane(lane_key)
             && let Some(job) = self.lane.get_mut(at).and_then(|place| place.job.take())
         {
             self.gaps += 1;
@@ -112,12 +129,11 @@ impl Ready {
     }
 
     /// Where it stands, or stood, in the lane. A delivery takes the first, which needs no search.
-    fn place_in_lane(&self, key: &ReadyKey) -> Option<usize> {
-        let place = |place: &Place| (place.run_at, place.seq);
-        if self.lane.front().map(place) == Some(key.place()) {
+    fn place_in_lane(&self, key: LaneKey) -> Option<usize> {
+        if self.lane.front().is_some_and(|place| place.key == key) {
             return Some(0);
         }
-        self.lane.binary_search_by_key(&key.place(), place).ok()
+        self.lane.binary_search_by_key(&key, |place| place.key).ok()
     }
 
     /// The job to deliver next.
@@ -128,9 +144,7 @@ impl Ready {
             None => return plain.and_then(|place| place.job),
         };
         match plain {
-            Some(place) if ReadyKey::new(0.0, false, place.run_at, place.seq) < *other_key => {
-                place.job
-            }
+            Some(place) if place.key.whole() < *other_key => place.job,
             _ => Some(other),
         }
     }
@@ -191,6 +205,36 @@ mod tests {
         assert!(order.is_sorted());
     }
 
+    #[test]
+    fn a_place_in_the_lane_is_small_and_whoever_does_not_fit_stands_in_the_tree() {
+        assert_eq!(size_of::<Place>(), 16);
+        let most = (1 << 48) - 1;
+        for (run_at, seq) in [(0, 0), (1, most as u64), (most, 7), (most, most as u64)] {
+            let key = ReadyKey::new(0.0, false, run_at, seq);
+            assert_eq!(LaneKey::of(&key).map(LaneKey::whole), Some(key));
+        }
+        let whole = [
+            ReadyKey::new(0.0, false, 5, 1),
+            ReadyKey::new(0.0, false, -5, 2),
+            ReadyKey::new(0.0, false, most + 1, 3),
+            ReadyKey::new(0.0, false, 9, 1 << 48),
+            ReadyKey::new(0.0, true, 5, 4),
+            ReadyKey::new(1.0, false, 5, 5),
+        ];
+        assert!(whole[1..].iter().all(|key| LaneKey::of(key).is_none()));
+        let mut ready = Ready::default();
+        for (number, key) in whole.into_iter().enumerate() {
+            ready.insert(key, JobKey::new(number as u32));
+        }
+        assert_eq!((ready.lane.len(), ready.len()), (1, 6));
+        let mut order = Vec::new();
+        while let Some(job) = ready.first() {
+            assert_eq!(ready.remove(&whole[job.place()]), Some(job));
+            order.push(job.place());
+        }
+        assert_eq!(order, [5, 4, 1, 0, 3, 2]);
+    }
+
     /// Everything that goes in comes out in the order of the keys, however the two parts share it.
     #[test]
     fn lane_and_tree_together_are_one_order() {
@@ -211,7 +255,7 @@ mod tests {
             };
             let run_at = (seq / 50 + random(3)) as Millis;
             let key = ReadyKey::new(priority, random(20) == 0, run_at, seq);
-            let job = JobKey::for_test(seq as u32);
+            let job = JobKey::new(seq as u32);
             ready.insert(key, job);
             expected.insert(key, job);
             if random(3) == 0 {

@@ -4,6 +4,7 @@
 //! in one box ([`Life`]). A job is found by its key (its place in the table) or by its id.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -36,19 +37,23 @@ const SPENT_MAX: usize = 16;
 
 /// A job's place in the table; given to another job once this one is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct JobKey(u32);
+pub(super) struct JobKey(
+    /// The place and one, so that an optional key takes no more room than a key.
+    NonZeroU32,
+);
 
 impl JobKey {
+    pub(super) const fn new(place: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(place))
+    }
+
+    const fn row(self) -> u32 {
+        self.0.get() - 1
+    }
+
     /// The place as an index.
     pub(super) const fn place(self) -> usize {
-        self.0 as usize
-    }
-}
-
-#[cfg(test)]
-impl JobKey {
-    pub(super) const fn for_test(number: u32) -> Self {
-        Self(number)
+        self.row() as usize
     }
 }
 
@@ -412,12 +417,14 @@ const fn part(hash: u64) -> usize {
 impl Store {
     /// Whether a job stands in that place.
     pub(super) fn contains(&self, key: JobKey) -> bool {
-        self.jobs.get(key.0).is_some()
+        self.jobs.get(key.row()).is_some()
     }
 
     /// Every job, in no particular order.
     pub(super) fn all(&self) -> impl Iterator<Item = (JobKey, &Job)> {
-        self.jobs.iter().map(|(place, job)| (JobKey(place), job))
+        self.jobs
+            .iter()
+            .map(|(place, job)| (JobKey::new(place), job))
     }
 
     /// Jobs that are found by their ids.
@@ -433,19 +440,19 @@ impl Store {
 
     /// The job in that place.
     pub(super) fn job(&self, key: JobKey) -> &Job {
-        self.jobs.at(key.0)
+        self.jobs.at(key.row())
     }
 
     /// As [`Store::job`], to change it.
     pub(super) fn job_mut(&mut self, key: JobKey) -> &mut Job {
         self.marks.touch(key);
-        self.jobs.at_mut(key.0)
+        self.jobs.at_mut(key.row())
     }
 
     /// As [`Store::job_mut`], to change its data.
     pub(super) fn data_mut(&mut self, key: JobKey) -> &mut Job {
         self.marks.touch_data(key);
-        self.jobs.at_mut(key.0)
+        self.jobs.at_mut(key.row())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -466,14 +473,14 @@ impl Store {
         } = self;
         jobs.shrink();
         for index in index {
-            index.shrink_to_fit(|key| hasher.hash_one(&jobs.at(key.0).id));
+            index.shrink_to_fit(|key| hasher.hash_one(&jobs.at(key.row()).id));
         }
     }
 
     pub(super) fn insert(&mut self, job: Job) -> JobKey {
         self.custom_ids += usize::from(job.has_custom_id);
         let hash = self.hasher.hash_one(&job.id);
-        let key = JobKey(self.jobs.insert(job));
+        let key = JobKey::new(self.jobs.insert(job));
         self.marks.begin(key);
         let Self {
             jobs,
@@ -482,7 +489,7 @@ impl Store {
             ..
         } = self;
         if let Some(index) = index.get_mut(part(hash)) {
-            index.insert_unique(hash, key, |other| hasher.hash_one(&jobs.at(other.0).id));
+            index.insert_unique(hash, key, |other| hasher.hash_one(&jobs.at(other.row()).id));
         }
         key
     }
@@ -503,10 +510,10 @@ impl Store {
             // A part that was large gives its room back once it is nearly empty.
             if index.capacity() > 1_024 && index.len() < index.capacity() / 8 {
                 let room = index.len() * 2;
-                index.shrink_to(room, |other| hasher.hash_one(&jobs.at(other.0).id));
+                index.shrink_to(room, |other| hasher.hash_one(&jobs.at(other.row()).id));
             }
         }
-        match jobs.remove(key.0) {
+        match jobs.remove(key.row()) {
             Some(job) => {
                 *custom_ids -= usize::from(job.has_custom_id);
                 marks.end(key, job.seq);

@@ -94,7 +94,7 @@ impl<T> Table<T> {
     /// Puts a value into a free place.
     ///
     /// # Panics
-    /// With more than 4,294,967,295 values.
+    /// With more than 4,294,967,294 values.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let number = self.open.first().copied().unwrap_or(self.chunks.len());
         if number == self.chunks.len() {
@@ -113,10 +113,7 @@ impl<T> Table<T> {
             self.open.remove(&number);
         }
         self.len += 1;
-        assert!(
-            u32::try_from(place).is_ok(),
-            "more than 4,294,967,295 values"
-        );
+        assert!(place < u32::MAX as usize, "more than 4,294,967,294 values");
         place as u32
     }
 

@@ -369,7 +369,9 @@ proptest! {
             prop_assert_eq!(part, whole);
         } else {
             prop_assert!(part.len() > max);
-            prop_assert_eq!(&part.as_bytes()[..max], &whole.as_bytes()[..max]);
+            // A map that only a key behind the end makes a list of pairs begins as an object.
+            let same = part.as_bytes()[..max] == whole.as_bytes()[..max];
+            prop_assert!(same || whole.contains("$map"), "{part} of {whole}");
         }
     }
 }
