@@ -41,6 +41,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
             if ended.is_err() {
                 shared.lose(&fault);
             }
+            shared.close_readers();
             drop(writer.store);
             shared.file_closed();
         }

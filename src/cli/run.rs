@@ -283,13 +283,26 @@ fn open_broker(config: &Config) -> Result<LocalBroker, Fatal> {
 }
 
 fn engine_config(config: &Config) -> engine::Config {
+    let retention = config.retention;
+    let kept = match &config.data {
+        None => engine::Config {
+            completed_max: retention.completed_max,
+            ..engine::Config::default()
+        },
+        // The file has what leaves memory, so nothing is lost with it.
+        Some(_) => engine::Config {
+            completed_max: retention.stored_max,
+            completed_in_memory_max: retention.completed_max,
+            results_max: usize::MAX,
+            ..engine::Config::default()
+        },
+    };
     engine::Config {
-        completed_max: config.retention.completed_max,
         completed_retention: config.retention.completed_age,
         worker_timeout: config.worker_timeout,
         private_webhooks: config.webhooks.private,
         notices: config.notices,
-        ..engine::Config::default()
+        ..kept
     }
 }
 

@@ -85,6 +85,7 @@ pub enum Key {
     Durability,
     StorageDriver,
     CompletedMax,
+    StoredCompletedMax,
     CompletedRetention,
     ShutdownTimeout,
     WorkerTimeout,
@@ -174,7 +175,9 @@ pub const SETTINGS: &[Setting] = &[
     setting!(StorageDriver, Some("storage-driver"), ["BUNQUEUE_STORAGE_DRIVER"], "memory|sqlite", "", Both,
         "Where jobs are kept; unset, a data file decides; sqlite without a data file is an error, and so is memory with one"),
     setting!(CompletedMax, Some("max-completed-jobs"), ["BUNQUEUE_MAX_COMPLETED_JOBS", "MAX_COMPLETED_JOBS"], "N", "50000", Both,
-        "Completed jobs kept over all queues; beyond it the oldest are deleted"),
+        "Completed jobs kept in memory over all queues; beyond it the oldest are deleted, or left to the data file"),
+    setting!(StoredCompletedMax, Some("max-stored-completed-jobs"), ["BUNQUEUE_MAX_STORED_COMPLETED_JOBS"], "N", "1000000", Both,
+        "Completed jobs kept in the data file over all queues; beyond it the oldest are deleted"),
     setting!(CompletedRetention, Some("completed-retention-ms"), ["BUNQUEUE_COMPLETED_RETENTION_MS", "COMPLETED_RETENTION_MS"], "MS", "", Both,
         "Time after which a completed job is deleted, 0 at once; unset, only their number counts"),
     setting!(ShutdownTimeout, Some("shutdown-timeout-ms"), ["SHUTDOWN_TIMEOUT_MS"], "MS", "30000", Serve,
@@ -359,8 +362,10 @@ pub struct Tcp {
 /// How long completed jobs are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Retention {
-    /// How many over all queues, at least 1.
+    /// How many in memory over all queues, at least 1.
     pub completed_max: usize,
+    /// How many in all with a data file, at least 1.
+    pub stored_max: usize,
     /// For how many ms; `None`: as long as they are not too many.
     pub completed_age: Option<Millis>,
 }

@@ -271,12 +271,18 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
     let read = |given: &[(&str, &str)]| load(Program::Mcp, &Fixed(given)).unwrap().retention;
     let default = Retention {
         completed_max: 50_000,
+        stored_max: 1_000_000,
         completed_age: None,
     };
     assert_eq!(read(&[]), default);
-    let given = [("MAX_COMPLETED_JOBS", "5"), ("COMPLETED_RETENTION_MS", "0")];
+    let given = [
+        ("MAX_COMPLETED_JOBS", "5"),
+        ("BUNQUEUE_MAX_STORED_COMPLETED_JOBS", "7"),
+        ("COMPLETED_RETENTION_MS", "0"),
+    ];
     let set = Retention {
         completed_max: 5,
+        stored_max: 7,
         completed_age: Some(0),
     };
     assert_eq!(read(&given), set);
@@ -287,6 +293,7 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
         ("--completed-retention-ms", ""),
         ("--completed-retention-ms", "NaN"),
         ("MAX_COMPLETED_JOBS", "0"),
+        ("--max-stored-completed-jobs", "many"),
     ] {
         let text = fault(Program::Serve, &[(setting, value)]);
         assert!(text.starts_with(setting), "{text}");

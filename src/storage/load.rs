@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, Rows};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, Statement};
 
 use super::StoreError;
 use super::row::{
@@ -17,6 +17,9 @@ use crate::engine::{
     Config, CronRecord, Engine, GroupRecord, JobRecord, KeyRecord, Loader, LogLine, Millis,
     MinuteRecord, Payload, ProofRecord, QueueRecord, TieRecord, WebhookRecord,
 };
+
+/// Data that stands apart from its job.
+pub(super) const DATA: &str = "SELECT data FROM job_data WHERE seq = ?1";
 
 /// Names of queues by their numbers in the file.
 type QueueNames = HashMap<i64, Arc<str>>;
@@ -186,30 +189,36 @@ fn load_jobs(
 ) -> Result<(), StoreError> {
     let mut ties = connection.prepare("SELECT * FROM tie ORDER BY job")?;
     let mut logs = connection.prepare("SELECT * FROM log ORDER BY job, line")?;
-    let mut data = connection.prepare("SELECT data FROM job_data WHERE seq = ?1")?;
+    let mut data = connection.prepare(DATA)?;
     let mut jobs = connection.prepare("SELECT * FROM job ORDER BY seq")?;
     let mut ties = Side::new(ties.query([])?, read_tie)?;
     let mut logs = Side::new(logs.query([])?, read_line)?;
     let mut rows = jobs.query([])?;
     while let Some(row) = rows.next()? {
-        let mut record = read_job(row, name_of(names, row, 1)?)?;
+        let record = read_job(row, name_of(names, row, 1)?, &mut data)?;
         let seq = signed(record.seq);
-        if Flags(row.get(5)?).has(Flags::DATA_APART) {
-            let apart = data.query_row([seq], |row| Ok(payload_in(row, 0)));
-            record.data = apart.optional()?.transpose()?.flatten();
-            if record.data.is_none() {
-                let what = "the data of a job";
-                return Err(StoreError::Value { what });
-            }
-        }
         let (tied, log) = (ties.take(seq)?, logs.take(seq)?);
         loader.job(record, tied, log)?;
     }
     Ok(())
 }
 
-fn read_job(row: &Row<'_>, queue: Arc<str>) -> Result<JobRecord, StoreError> {
+/// A row of `job`; `data` is [`DATA`].
+pub(super) fn read_job(
+    row: &Row<'_>,
+    queue: Arc<str>,
+    data: &mut Statement<'_>,
+) -> Result<JobRecord, StoreError> {
     let flags = Flags(row.get(5)?);
+    let seq: i64 = row.get(0)?;
+    let data = if flags.has(Flags::DATA_APART) {
+        let apart = data.query_row([seq], |row| Ok(payload_in(row, 0)));
+        let what = "the data of a job";
+        let apart = apart.optional()?.transpose()?.flatten();
+        Some(apart.ok_or(StoreError::Value { what })?)
+    } else {
+        payload_in(row, 16)?
+    };
     let key_until: Option<Millis> = row.get(11)?;
     let key = match (flags.has(Flags::OWNS_KEY), key_until) {
         (false, _) => KeyRecord::NotOwned,
@@ -224,7 +233,7 @@ fn read_job(row: &Row<'_>, queue: Arc<str>) -> Result<JobRecord, StoreError> {
         has_custom_id: flags.has(Flags::CUSTOM_ID),
         queue,
         name: text_in(row, 3)?.unwrap_or_else(|| DEFAULT_NAME.into()),
-        data: payload_in(row, 16)?,
+        data,
         data_changed: false,
         unwritten: flags.has(Flags::UNWRITTEN),
         priority: row.get(6)?,
