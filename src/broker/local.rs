@@ -27,9 +27,9 @@ use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{
     Changes, Config, ConnectionId, Delivery, Durability, Effects, Engine, EventKind, EventTypes,
-    Millis, Served, StorageStatus, Turn, WaiterId,
+    Millis, Served, StorageStatus, StorageUsage, Turn, WaiterId,
 };
-use crate::storage::{Bodies, Store, StoreError};
+use crate::storage::{Bodies, Sizes, Store, StoreError};
 
 /// Why a broker with a file cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +103,7 @@ impl LocalBroker {
         // What has happened since the process before ended.
         store.commit(&engine.take_changes(), true)?;
         engine.set_storage(status(level, None, None));
+        engine.set_storage_usage(usage(store.sizes(), Duration::ZERO));
         let keeping = Keeping::new(level, &engine);
         let kept = Some((keeping, store.bodies()));
         let broker = Self::with(engine, config, Box::new(clock), kept);
@@ -184,6 +185,15 @@ fn fresh_seed() -> std::io::Result<[u8; 32]> {
     Ok(seed)
 }
 
+const fn usage(sizes: Sizes, commit: Duration) -> StorageUsage {
+    StorageUsage {
+        file_bytes: sizes.main,
+        log_bytes: sizes.wal,
+        unsaved: 0,
+        commit,
+    }
+}
+
 fn status(
     durability: Durability,
     error: Option<&StoreError>,
@@ -194,6 +204,7 @@ fn status(
         error: error.map(|error| error.to_string().into()),
         since,
         durability,
+        usage: StorageUsage::default(),
     }
 }
 
@@ -214,8 +225,9 @@ impl Core {
             return;
         };
         let since = error.map(|_| now);
-        self.engine
-            .set_storage(status(keeping.durability, error, since));
+        let usage = self.engine.storage_usage();
+        let status = status(keeping.durability, error, since);
+        self.engine.set_storage(StorageStatus { usage, ..status });
     }
 
     /// Passes on calls of webhooks. One that finds no room is given up at once, which shows in the webhook's counts.
@@ -479,6 +491,12 @@ impl Shared {
         }
         self.tick();
         self.wake_timer();
+    }
+
+    /// Tells what the store holds and how fast it is.
+    pub(super) fn note_usage(&self, sizes: Sizes, commit: Duration) {
+        let usage = usage(sizes, commit);
+        self.core.lock().engine.set_storage_usage(usage);
     }
 
     /// Tells how the store is.

@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::local::Shared;
 use crate::engine::{Changes, Durability};
@@ -16,6 +16,8 @@ const BUFFER_TIME: Duration = Duration::from_millis(10);
 /// The first pause after a failed commit; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// From one look at the sizes of the files to the next.
+const SIZES_PERIOD: Duration = Duration::from_secs(1);
 /// Bytes that must find room before changes are accepted again.
 const PROBE_BYTES: u32 = 1_048_576;
 
@@ -31,6 +33,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
             broker,
             store,
             level,
+            told: None,
         };
         let ended = catch_unwind(AssertUnwindSafe(|| writer.run()));
         if ended.is_err() {
@@ -53,6 +56,8 @@ struct Writer {
     broker: Weak<Shared>,
     store: Store,
     level: Durability,
+    /// When the sizes were last told.
+    told: Option<Instant>,
 }
 
 impl Writer {
@@ -97,7 +102,21 @@ impl Writer {
 
     fn commit(&mut self, changes: &Changes) -> Result<(), StoreError> {
         let sync = changes.durable || self.level == Durability::Durable;
-        self.store.commit(changes, sync)
+        let began = Instant::now();
+        self.store.commit(changes, sync)?;
+        self.tell_usage(began.elapsed());
+        Ok(())
+    }
+
+    /// Tells how large the files are, now and then.
+    fn tell_usage(&mut self, commit: Duration) {
+        if self.told.is_some_and(|told| told.elapsed() < SIZES_PERIOD) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        if let Some(shared) = self.broker.upgrade() {
+            shared.note_usage(self.store.sizes(), commit);
+        }
     }
 
     /// Tries again until it works, as nobody waits for it; false when the broker ends before that.

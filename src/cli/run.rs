@@ -31,7 +31,7 @@ use crate::engine;
 use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
-use crate::metrics::{Exporter, warn_of_memory};
+use crate::metrics::{Exporter, warn_of_memory, warn_of_storage};
 use crate::net::{Tls, TlsError};
 use crate::server::{self, FrameLimit, ServerOptions, Stop};
 use crate::webhooks;
@@ -233,6 +233,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     if let Some(threshold) = config.memory_warning {
         let broker = Arc::clone(&broker);
         tokio::spawn(warn_of_memory(broker, threshold, shutdown.clone()));
+    }
+    if let Some(threshold) = config.storage_warning {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(warn_of_storage(broker, threshold, shutdown.clone()));
     }
     end_on_signal(signals, Arc::clone(&broker), stop, config.shutdown_timeout);
     end_in_time(shutdown.clone());

@@ -93,6 +93,7 @@ pub enum Key {
     QueueSize,
     WorkerOverload,
     MemoryWarning,
+    StorageWarning,
     WebhookAttempts,
     WebhookDelay,
     WebhookPrivate,
@@ -192,6 +193,8 @@ pub const SETTINGS: &[Setting] = &[
         "Time at capacity after which subscribers of a worker's queues get the event worker:overloaded; 0: never"),
     setting!(MemoryWarning, Some("memory-warning-mb"), ["MEMORY_WARNING_MB"], "MB", "0", Both,
         "Heap in MiB at which all subscribers get the event server:memory-warning (Linux only); 0: never"),
+    setting!(StorageWarning, Some("storage-warning-mb"), ["STORAGE_WARNING_MB"], "MB", "0", Both,
+        "Size of the data file in MiB at which all subscribers get the event server:storage-warning; 0: never"),
     setting!(WebhookAttempts, Some("webhook-max-retries"), ["WEBHOOK_MAX_RETRIES"], "N", "3", Both,
         "Attempts for each call of a webhook, the first one included"),
     setting!(WebhookDelay, Some("webhook-retry-delay-ms"), ["WEBHOOK_RETRY_DELAY_MS"], "MS", "1000", Both,
@@ -216,7 +219,6 @@ pub const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
     ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
-    ("STORAGE_WARNING_MB", "0", "does not warn of large files"),
 ];
 
 /// A way to call the program.
@@ -291,6 +293,8 @@ pub struct Config {
     pub notices: NoticeBounds,
     /// Heap in MiB at which they are told of it; `None`: never.
     pub memory_warning: Option<u64>,
+    /// MiB of the data file that are worth a notice; `None`: none is.
+    pub storage_warning: Option<u64>,
     /// Calls of webhooks.
     pub webhooks: Webhooks,
     /// Toolsets that agents get, as given; `None`: all.

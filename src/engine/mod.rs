@@ -77,7 +77,7 @@ pub use event::{Event, EventKind, EventType, EventTypes, StallDetail, WorkerLoad
 pub use figures::{
     COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
     MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
-    StorageStatus, Throughput, Timed, Totalled, Totals,
+    StorageStatus, StorageUsage, Throughput, Timed, Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken, StoredId};
@@ -406,6 +406,16 @@ impl Engine {
     /// How the store is from now on.
     pub fn set_storage(&mut self, status: StorageStatus) {
         self.storage = status;
+    }
+
+    /// How much the store holds and how fast it is.
+    pub const fn set_storage_usage(&mut self, usage: StorageUsage) {
+        self.storage.usage = usage;
+    }
+
+    /// What was said of the store last.
+    pub const fn storage_usage(&self) -> StorageUsage {
+        self.storage.usage
     }
 
     /// How many jobs are active.
