@@ -56,6 +56,16 @@ impl Totals {
         }
     }
 
+    /// What is more than that.
+    const fn beyond(&self, other: &Self) -> Self {
+        Self {
+            pushed: self.pushed.saturating_sub(other.pushed),
+            pulled: self.pulled.saturating_sub(other.pulled),
+            completed: self.completed.saturating_sub(other.completed),
+            failed: self.failed.saturating_sub(other.failed),
+        }
+    }
+
     /// The total that an event raises.
     const fn raised_by(&mut self, kind: &EventKind) -> Option<&mut u64> {
         match kind {
@@ -74,6 +84,18 @@ struct Counted {
     since_start: Totals,
     /// What earlier processes had counted.
     earlier: Totals,
+}
+
+impl Counted {
+    const fn lifetime(&self) -> Totals {
+        self.since_start.plus(&self.earlier)
+    }
+
+    /// Goes on in the process that the other one has counted in.
+    const fn go_on_from(&mut self, other: &Self) {
+        self.since_start = self.lifetime().beyond(&other.earlier);
+        self.earlier = other.earlier;
+    }
 }
 
 /// The figures of one queue.
@@ -95,11 +117,12 @@ impl QueueFigures {
 
     /// Totals of this process and of earlier ones.
     pub(super) const fn lifetime(&self) -> Totals {
-        let Counted {
-            since_start,
-            earlier,
-        } = &self.totals;
-        since_start.plus(earlier)
+        self.totals.lifetime()
+    }
+
+    /// Goes on in the process in which the other figures of this queue have been counted.
+    pub(super) const fn go_on_from(&mut self, other: &Self) {
+        self.totals.go_on_from(&other.totals);
     }
 
     /// How many jobs ended in one way within a minute, if that is kept.
@@ -175,7 +198,16 @@ impl Figures {
 
     /// Totals of this process and of earlier ones.
     pub(super) const fn lifetime(&self) -> Totals {
-        self.totals.since_start.plus(&self.totals.earlier)
+        self.totals.lifetime()
+    }
+
+    /// Goes on in the process in which the other figures have been counted.
+    pub(super) fn go_on_from(&mut self, other: Self) {
+        self.totals.go_on_from(&other.totals);
+        self.started_at = other.started_at;
+        self.speed = other.speed;
+        self.latency = other.latency;
+        self.worked = other.worked;
     }
 
     /// Goes on from what earlier processes have counted.

@@ -225,14 +225,21 @@ impl Loader {
 }
 
 impl Engine {
-    /// Takes the place of an engine that went on while the store did not: who is connected and which workers there are is
-    /// known, and deliveries that the store has are theirs again. Waits end with the other engine.
+    /// Takes the place of an engine that went on while the store did not: who is connected, which workers there are and since
+    /// when things are counted is known, and deliveries that the store has are theirs again. Waits end with the other
+    /// engine.
     pub fn inherit(&mut self, mut other: Self) {
         self.workers = std::mem::take(&mut other.workers);
         if let Some(at) = self.workers.check_at {
             self.deadlines.insert(at, Timer::Workers);
         }
         self.service = other.service;
+        for (_, theirs) in other.queues.all() {
+            if let Some(key) = self.queues.find(&theirs.name) {
+                self.queues.get_mut(key).figures.go_on_from(&theirs.figures);
+            }
+        }
+        self.figures.go_on_from(std::mem::take(&mut other.figures));
         self.storage = std::mem::replace(&mut other.storage, StorageStatus::IN_MEMORY);
         for (connection, owned) in std::mem::take(&mut other.connections) {
             for theirs in owned.into_values() {

@@ -16,6 +16,7 @@ use bunqueue_mcp::engine::{
 };
 
 use super::flow::after;
+use crate::image::Image;
 use crate::world::{World, awaiting, id, job, keyed, named, payload, queue};
 
 const MINUTE: Millis = 60_000;
@@ -786,4 +787,34 @@ fn b_2_age_of_the_oldest_blocked_job_is_shown() {
     assert_eq!(world.ask(GetStats).oldest_waiting_children, Some(150));
     world.cancel(&id("second"));
     assert_eq!(world.ask(GetStats).oldest_waiting_children, Some(50));
+}
+
+/// A process goes on counting where it was when its engine is loaded again, without what was lost.
+#[test]
+fn an_engine_that_is_loaded_again_counts_on() {
+    let (config, mut world) = (Config::default(), World::new());
+    world.act(|engine, _| engine.record());
+    world.push("q", job());
+    let mut image = Image::default();
+    world.act(|engine, _| image.apply(engine.take_changes()));
+    let start = 1_800_000_100_000;
+    let mut world = World::of(image.load(config.clone(), [2; 32], start).unwrap(), start);
+    world.push("q", job());
+    world.push("q", job());
+    world.act(|engine, _| image.apply(engine.take_changes()));
+    world.sleep(5_000);
+    world.push("q", job());
+    let again = image.load(config, [3; 32], start + 5_000).unwrap();
+    world.act(|engine, _| {
+        let lost = std::mem::replace(engine, again);
+        engine.inherit(lost);
+    });
+    let stats = world.ask(GetStats);
+    let (now, ever) = (stats.totals.since_start, stats.totals.lifetime);
+    assert_eq!((now.pushed, ever.pushed, stats.uptime), (2, 3, 5_000));
+    world.push("q", job());
+    let stats = world.ask(GetStats);
+    let (now, ever) = (stats.totals.since_start, stats.totals.lifetime);
+    assert_eq!((now.pushed, ever.pushed), (3, 4));
+    world.check();
 }
