@@ -18,6 +18,10 @@ use crate::engine::{
     WebhookCall,
 };
 
+/// Changes that wait while the disk fails, where answers do not wait for them, before jobs are refused; a batch may go
+/// beyond it (engine contract, B-13).
+pub const UNSAVED_MAX: usize = 100_000;
+
 /// Failed steps that are remembered; more than can be waited for at once.
 const FAILURES_MAX: usize = 64;
 
@@ -29,19 +33,23 @@ pub(super) struct Keeping {
     /// The engine's count of changes after it.
     revision: u64,
     held: VecDeque<Held>,
+    /// A time up to which everything has happened that was due, and is stored.
+    settled: Millis,
     commits: Arc<Commits>,
     /// Jobs with smaller numbers are stored.
     stored_jobs: u64,
     /// Changes were taken, and whether they are stored is not known yet.
     in_flight: bool,
     pub(super) failing: Option<Failing>,
+    /// Changes that could not be stored and are tried again; `None` while all is well.
+    pub(super) retried: Option<usize>,
 }
 
 /// While nothing can be stored.
 pub(super) struct Failing {
     /// What everybody gets who wants to change something.
     pub(super) error: CommandError,
-    /// Time stands still: nothing may become due.
+    /// Time stands still, and before whatever could not be stored: nothing may become due.
     pub(super) since: Millis,
     /// Connections that are gone since.
     pub(super) gone: Vec<ConnectionId>,
@@ -62,12 +70,13 @@ pub(super) struct Commits {
 }
 
 impl Keeping {
-    pub(super) fn new(durability: Durability, engine: &Engine) -> Self {
+    pub(super) fn new(durability: Durability, engine: &Engine, now: Millis) -> Self {
         Self {
             durability,
             step: 0,
             revision: engine.revision(),
             held: VecDeque::new(),
+            settled: now,
             commits: Arc::new(Commits {
                 decided: watch::Sender::new(0),
                 failures: Mutex::default(),
@@ -75,6 +84,7 @@ impl Keeping {
             stored_jobs: 0,
             in_flight: false,
             failing: None,
+            retried: None,
         }
     }
 
@@ -83,12 +93,14 @@ impl Keeping {
     }
 
     /// Ends a step: whether it has changed something. Its effects stay in `effects` only if they may leave now.
-    pub(super) fn end_step(&mut self, engine: &Engine, effects: &mut Effects) -> bool {
+    pub(super) fn end_step(&mut self, engine: &Engine, now: Millis, effects: &mut Effects) -> bool {
         let revision = engine.revision();
         let changed = revision != self.revision;
         if changed {
             self.revision = revision;
             self.step += 1;
+        } else if self.is_decided() && engine.next_deadline().is_none_or(|at| at > now) {
+            self.settled = now;
         }
         let silent =
             effects.events.is_empty() && effects.calls.is_empty() && effects.served.is_empty();
@@ -105,40 +117,51 @@ impl Keeping {
         changed
     }
 
-    /// Whether the answer to a command has to wait until the present step is decided; `before` is the engine's count of
-    /// changes before the command.
+    /// Whether the answer to a command has to wait until everything so far is decided.
     pub(super) fn gates(
         &self,
         engine: &Engine,
-        before: u64,
-        pulls: bool,
-        answer: Option<&Result<Reply, CommandError>>,
+        asked: Asked,
+        answer: &Result<Reply, CommandError>,
     ) -> bool {
         if self.answers_first() {
             return false;
         }
-        match answer {
+        match (asked, answer) {
             // A delivery that a crash undoes is made again; but nobody gets a job that is not stored.
-            Some(Ok(Reply::Pulled(deliveries))) if pulls => {
+            (Asked::Pull, Ok(Reply::Pulled(deliveries))) => {
                 let new = |delivery: &Delivery| delivery.seq >= self.stored_jobs;
                 deliveries.iter().any(new)
             }
-            Some(Ok(_)) => engine.revision() != before,
-            Some(Err(_)) | None => false,
+            // Also when nothing has changed: what was asked may be in place because of a step that is not stored yet.
+            (Asked::Change | Asked::Pull, Ok(_)) => {
+                self.this_step(engine) > *self.commits.decided.borrow()
+            }
+            (Asked::Question, _) | (_, Err(_)) => false,
         }
     }
 
-    /// Ends when the step in progress is decided.
-    pub(super) fn this_step(
+    /// The last step that has changed something, the one in progress included.
+    fn this_step(&self, engine: &Engine) -> u64 {
+        self.step + u64::from(engine.revision() != self.revision)
+    }
+
+    /// Ends when the steps so far are decided, with the one in progress.
+    pub(super) fn everything(
         &self,
+        engine: &Engine,
     ) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
-        self.commits.wait(self.step + 1)
+        self.commits.wait(self.this_step(engine))
     }
 
     /// The steps that are to be stored, if there are any; from now on they are in flight.
     pub(super) fn undecided(&mut self) -> Option<u64> {
-        self.in_flight = *self.commits.decided.borrow() < self.step;
+        self.in_flight = !self.is_decided();
         self.in_flight.then_some(self.step)
+    }
+
+    fn is_decided(&self) -> bool {
+        *self.commits.decided.borrow() >= self.step
     }
 
     /// Whether everything that was ever taken is stored.
@@ -159,22 +182,30 @@ impl Keeping {
         self.commits.decided.send_replace(step);
     }
 
-    /// The steps since the last decided one could not be stored, and nothing can be for now.
-    pub(super) fn fail(&mut self, error: CommandError, now: Millis) {
+    /// The steps since the last decided one could not be stored, and nothing can be for now. Whoever waits for them does so
+    /// until [`Keeping::give_up`].
+    pub(super) fn fail(&mut self, error: CommandError) {
+        self.failing = Some(Failing {
+            error,
+            since: self.settled,
+            gone: Vec::new(),
+        });
+    }
+
+    /// Whoever waits for the steps that could not be stored gets the error, and nobody else hears of them.
+    pub(super) fn give_up(&mut self) {
         self.held.clear();
         self.in_flight = false;
+        let Some(failing) = &self.failing else {
+            return;
+        };
         let first = *self.commits.decided.borrow() + 1;
         {
             let mut failures = self.commits.failures.lock();
             failures.truncate(FAILURES_MAX - 1);
-            failures.push_front((first..=self.step, error.clone()));
+            failures.push_front((first..=self.step, failing.error.clone()));
         }
-        self.commits.decided.send_replace(self.step);
-        self.failing = Some(Failing {
-            error,
-            since: now,
-            gone: Vec::new(),
-        });
+        self.decide(self.step);
     }
 
     /// Another engine has taken the place of the one whose changes are lost.
@@ -185,9 +216,34 @@ impl Keeping {
     }
 
     /// The error for a command that cannot be executed now.
-    pub(super) fn refuses(&self, command: &Command) -> Option<CommandError> {
-        let failing = self.failing.as_ref()?;
-        (!command.is_harmless()).then(|| failing.error.clone())
+    pub(super) fn refuses(&self, engine: &Engine, command: &Command) -> Option<CommandError> {
+        if let Some(failing) = &self.failing {
+            return (!command.is_harmless()).then(|| failing.error.clone());
+        }
+        let waiting = self.retried? + engine.unsaved();
+        let is_too_much = waiting >= UNSAVED_MAX && command.adds_jobs();
+        is_too_much.then_some(CommandError::UnsavedFull)
+    }
+}
+
+/// What kind of command it is that is to be answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing that is kept can change by it.
+    Question,
+    /// Jobs are asked for.
+    Pull,
+    /// Something may change.
+    Change,
+}
+
+impl Asked {
+    pub(super) const fn of(command: &Command) -> Self {
+        match command {
+            Command::Pull(_) => Self::Pull,
+            other if other.is_harmless() => Self::Question,
+            _ => Self::Change,
+        }
     }
 }
 

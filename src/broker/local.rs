@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
-use super::keeping::Keeping;
+use super::keeping::{Asked, Keeping};
 use super::meter::Meter;
 use super::reading::{Missed, Reading};
 use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
@@ -104,7 +104,7 @@ impl LocalBroker {
         store.commit(&engine.take_changes(), true)?;
         engine.set_storage(status(level, None, None));
         engine.set_storage_usage(usage(store.sizes(), Duration::ZERO));
-        let keeping = Keeping::new(level, &engine);
+        let keeping = Keeping::new(level, &engine, clock.now());
         let kept = Some((keeping, store.bodies()));
         let broker = Self::with(engine, config, Box::new(clock), kept);
         let writer = writer::spawn(&broker.shared, store, level)?;
@@ -333,7 +333,7 @@ impl Shared {
             ..
         } = core;
         if let Some(keeping) = keeping
-            && keeping.end_step(engine, effects)
+            && keeping.end_step(engine, now, effects)
         {
             self.wake_writer();
         }
@@ -453,10 +453,17 @@ impl Shared {
         let now = core.now(&*self.clock);
         core.set_trouble(Some(error), now);
         if let Some(keeping) = core.keeping.as_mut() {
-            keeping.fail(CommandError::Storage(text), now);
+            keeping.fail(CommandError::Storage(text));
         }
         // Waits end with the error: those who pull would otherwise wait for an engine that is gone.
         core.waits.clear();
+    }
+
+    /// Whoever waits for what is lost hears of it.
+    pub(super) fn give_up(&self) {
+        if let Some(keeping) = self.core.lock().keeping.as_mut() {
+            keeping.give_up();
+        }
     }
 
     /// Puts an engine with what the file holds in the place of the one that has more.
@@ -471,6 +478,8 @@ impl Shared {
         core.engine.inherit(engine);
         core.hub_changes = usize::MAX;
         if let Some(keeping) = core.keeping.as_mut() {
+            // Only now, so that whoever is told of a loss does not find what is lost.
+            keeping.give_up();
             keeping.replaced();
         }
         Ok(())
@@ -504,6 +513,18 @@ impl Shared {
         let mut core = self.core.lock();
         let now = core.now(&*self.clock);
         core.set_trouble(error, now);
+    }
+
+    /// So many changes wait for the store, or none any more.
+    pub(super) fn note_retried(&self, changes: Option<usize>) {
+        if let Some(keeping) = self.core.lock().keeping.as_mut() {
+            keeping.retried = changes;
+        }
+    }
+
+    /// How many changes have come since the last ones were taken, about.
+    pub(super) fn unsaved(&self) -> usize {
+        self.core.lock().engine.unsaved()
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -708,7 +729,7 @@ fn run_all(
         measured.end(&mut core.engine, &*shared.clock);
     }
     let keeping = core.keeping.as_ref().filter(|_| gated);
-    let storing = keeping.map(|keeping| Box::pin(keeping.this_step()) as Storing);
+    let storing = keeping.map(|keeping| Box::pin(keeping.everything(&core.engine)) as Storing);
     (storing, missed)
 }
 
@@ -729,7 +750,7 @@ fn run_one(
     let (answer, gated) = ran?;
     Ok(match (answer, core.keeping.as_ref()) {
         (Submitted::Done(reply), Some(keeping)) if gated => {
-            let stored = keeping.this_step();
+            let stored = keeping.everything(&core.engine);
             Submitted::Later(Box::pin(async move { stored.await.and(reply) }))
         }
         (answer, _) => answer,
@@ -752,11 +773,12 @@ fn run(
     caller: Option<ConnectionId>,
     command: Command,
 ) -> Result<(Submitted, bool), Box<Missed>> {
-    if let Some(error) = core.keeping.as_ref().and_then(|it| it.refuses(&command)) {
+    let keeping = core.keeping.as_ref();
+    if let Some(error) = keeping.and_then(|it| it.refuses(&core.engine, &command)) {
         return Ok((Submitted::Done(Err(error)), false));
     }
     let again = (core.engine.has_cold_jobs() && command.may_miss()).then(|| command.clone());
-    let (before, pulls) = (core.engine.revision(), matches!(command, Command::Pull(_)));
+    let asked = Asked::of(&command);
     let mut turn = Turn {
         now,
         caller,
@@ -772,8 +794,7 @@ fn run(
     Ok(match executed {
         Executed::Done(reply) => {
             let keeping = core.keeping.as_ref();
-            let gated =
-                keeping.is_some_and(|it| it.gates(&core.engine, before, pulls, Some(&reply)));
+            let gated = keeping.is_some_and(|it| it.gates(&core.engine, asked, &reply));
             (Submitted::Done(reply), gated)
         }
         Executed::Waiting(waiter) => {

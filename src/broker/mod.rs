@@ -20,6 +20,7 @@ use std::pin::Pin;
 pub use calls::{ALL_CALL_BYTES_MAX, CALL_BYTES_MAX, CALLS_MAX, Calls, PendingCall};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use hub::{BACKLOG_BYTES_MAX, BACKLOG_MAX, EventFilter, PublishedEvent, Subscription};
+pub use keeping::UNSAVED_MAX;
 pub use local::{LocalBroker, OpenError};
 
 use crate::command::{Command, CommandError, Operation, Reply};

@@ -18,6 +18,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// From one look at the sizes of the files to the next.
 const SIZES_PERIOD: Duration = Duration::from_secs(1);
+/// The pause between two tries to shorten the write-ahead file while an outside reader holds it up.
+const SHORTEN_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes that must find room before changes are accepted again.
 const PROBE_BYTES: u32 = 1_048_576;
 
@@ -43,6 +45,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
             let fault = StoreError::Other("a fault of the writer");
             if ended.is_err() {
                 shared.lose(&fault);
+                shared.give_up();
             }
             shared.close_readers();
             drop(writer.store);
@@ -65,11 +68,15 @@ impl Writer {
         // Upgraded for a moment only: the writer must not keep the broker alive.
         while let Some(shared) = self.broker.upgrade() {
             match shared.take_changes() {
-                Some((changes, step)) => self.store_changes(&shared, &changes, step),
+                Some((changes, step)) => {
+                    if !self.store_changes(&shared, &changes, step) {
+                        return;
+                    }
+                }
                 None if shared.is_closing() => return,
                 None => {
                     drop(shared);
-                    thread::park();
+                    self.rest();
                     continue;
                 }
             }
@@ -80,24 +87,47 @@ impl Writer {
         }
     }
 
-    fn store_changes(&mut self, shared: &Arc<Shared>, changes: &Changes, step: u64) {
+    /// Until there may be something to do.
+    fn rest(&self) {
+        // Where nothing more is stored, no commit shortens what a reader has held up.
+        if self.store.shorten_log() {
+            thread::park();
+        } else {
+            thread::park_timeout(SHORTEN_PAUSE);
+        }
+    }
+
+    /// False when nothing may be stored any more, because that would leave out what came before.
+    fn store_changes(&mut self, shared: &Arc<Shared>, changes: &Changes, step: u64) -> bool {
         if changes.is_empty() {
-            return shared.stored(step, changes);
+            shared.stored(step, changes);
+            return true;
         }
         match self.commit(changes) {
             Ok(()) => shared.stored(step, changes),
             Err(error) if self.level == Durability::Buffered => {
+                tracing::error!(%error, "changes could not be stored; they wait and are tried again");
                 shared.note_trouble(Some(&error));
-                if self.insist(changes) {
-                    shared.note_trouble(None);
-                    shared.stored(step, changes);
+                shared.note_retried(Some(changes.len()));
+                if !self.insist(changes) {
+                    let lost = changes.len() + shared.unsaved();
+                    tracing::error!(
+                        changes = lost,
+                        "the broker ends and these changes were not stored"
+                    );
+                    return false;
                 }
+                tracing::info!("changes can be stored again");
+                shared.note_trouble(None);
+                shared.note_retried(None);
+                shared.stored(step, changes);
             }
             Err(error) => {
                 shared.lose(&error);
-                self.recover();
+                return self.recover();
             }
         }
+        true
     }
 
     fn commit(&mut self, changes: &Changes) -> Result<(), StoreError> {
@@ -123,38 +153,60 @@ impl Writer {
     fn insist(&mut self, changes: &Changes) -> bool {
         let mut pause = PAUSE_MIN;
         loop {
-            thread::park_timeout(pause);
-            match self.broker.upgrade() {
-                None => return false,
-                Some(_) if self.commit(changes).is_ok() => return true,
-                Some(shared) if shared.is_closing() => return false,
-                Some(_) => pause = (pause * 2).min(PAUSE_MAX),
+            let is_last = !self.pause(pause);
+            if self.commit(changes).is_ok() {
+                return true;
             }
+            if is_last {
+                return false;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Goes on once the file holds again what the engine does, and has room for more.
-    fn recover(&mut self) {
-        let (mut pause, mut reloaded) = (PAUSE_MIN, false);
+    /// Goes on once the file holds again what the engine does, and has room for more; false when the broker ends before
+    /// that.
+    fn recover(&mut self) -> bool {
+        let (mut pause, mut reloaded, mut is_last) = (PAUSE_MIN, false, false);
         loop {
             let Some(shared) = self.broker.upgrade() else {
-                return;
+                return false;
             };
             if !reloaded {
                 match shared.reload(&self.store) {
                     Ok(()) => reloaded = true,
-                    Err(error) => shared.note_trouble(Some(&error)),
+                    Err(error) => {
+                        shared.note_trouble(Some(&error));
+                        shared.give_up();
+                    }
                 }
             }
             if reloaded && self.store.probe(PROBE_BYTES).is_ok() {
-                return shared.resume();
+                shared.resume();
+                return true;
             }
-            if shared.is_closing() {
-                return;
+            if is_last {
+                return false;
             }
             drop(shared);
-            thread::park_timeout(pause);
+            is_last = !self.pause(pause);
             pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits that long, however often this thread is woken meanwhile; false, and at once, when the broker ends.
+    fn pause(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            let shared = self.broker.upgrade();
+            if shared.is_none_or(|shared| shared.is_closing()) {
+                return false;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            thread::park_timeout(left);
         }
     }
 }

@@ -167,6 +167,9 @@ pub enum CommandError {
     /// protocol, section 8).
     #[error("{0}")]
     Storage(Arc<str>),
+    /// The disk fails, nobody waits for it, and no more can be held in memory until it is back; nothing has changed.
+    #[error("Too many changes wait for the disk")]
+    UnsavedFull,
     /// A fault of ours.
     #[error("Internal server error")]
     Internal,
@@ -211,7 +214,9 @@ impl CommandError {
             | Self::FlowNode { .. }
             | Self::Flow(_) => ErrorCode::InvalidArguments,
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
-            Self::ShuttingDown | Self::Storage(_) => ErrorCode::BackendUnavailable,
+            Self::ShuttingDown | Self::Storage(_) | Self::UnsavedFull => {
+                ErrorCode::BackendUnavailable
+            }
             Self::Internal => ErrorCode::Internal,
         }
     }
@@ -227,7 +232,7 @@ impl CommandError {
             Self::Flow(fault) => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
             Self::ShuttingDown => "Connect again once the server is back.",
-            Self::Storage(_) => {
+            Self::Storage(_) | Self::UnsavedFull => {
                 "Nothing was changed. Ask get_storage_status what is wrong; once the disk is back, try again."
             }
             Self::Internal => "Try once more; if it persists, read the log of the server.",
@@ -367,6 +372,7 @@ mod tests {
                 max: 1,
             }),
             CommandError::ShuttingDown,
+            CommandError::UnsavedFull,
             CommandError::Internal,
             ArgumentError::WebhookUrlInvalid.into(),
             ArgumentError::WebhookHost(Forbidden::Private).into(),

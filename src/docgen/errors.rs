@@ -274,6 +274,7 @@ fn causes() -> Vec<CommandError> {
         .chain([
             CommandError::ShuttingDown,
             CommandError::Storage("database or disk is full".into()),
+            CommandError::UnsavedFull,
             CommandError::Internal,
         ])
         .collect()

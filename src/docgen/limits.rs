@@ -1,7 +1,7 @@
 //! The reference of limits: every bound and default, read from the constants that the program itself uses.
 
 use crate::broker::{
-    ALL_CALL_BYTES_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX,
+    ALL_CALL_BYTES_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX, UNSAVED_MAX,
 };
 use crate::command::bounds;
 use crate::config::{Key, Setting};
@@ -435,6 +435,11 @@ fn retention() -> Vec<Row> {
             "such counts above zero, all queues together",
             count(config.metric_points_max),
             "counts, the newest",
+        ),
+        (
+            "changes that wait for a failing disk at the level `buffered`, a batch aside; with more, jobs are refused",
+            count(UNSAVED_MAX),
+            "changes",
         ),
     ]
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, BrokerExt};
-use crate::command::ListQueueSummaries;
+use crate::command::{GetStorageStatus, ListQueueSummaries};
 use crate::engine::{Counts, QueueSummary};
 use crate::metrics::{CONTENT_TYPE, Exporter, Process};
 
@@ -156,16 +156,23 @@ async fn prometheus(State(pages): State<Pages>, headers: HeaderMap) -> Response 
 }
 
 async fn health(State(pages): State<Pages>) -> Response {
-    // One question, so that a probe holds the broker once and sees one moment.
-    let Ok(queues) = pages.broker.call(ListQueueSummaries).await else {
+    // One question for all queues, so that the counts are those of one moment.
+    let queues = pages.broker.call(ListQueueSummaries).await;
+    let storage = pages.broker.call(GetStorageStatus).await;
+    let (Ok(queues), Ok(storage)) = (queues, storage) else {
         let body = json_page(&json!({ "ok": false, "status": "unavailable" }));
         return (StatusCode::SERVICE_UNAVAILABLE, body).into_response();
     };
+    let (status, word) = if storage.is_degraded() {
+        (StatusCode::SERVICE_UNAVAILABLE, "degraded")
+    } else {
+        (StatusCode::OK, "healthy")
+    };
     let add = |sum: Counts, queue: &QueueSummary| sum.plus(&queue.jobs);
     let jobs = queues.iter().fold(Counts::default(), add);
-    json_page(&json!({
-        "ok": true,
-        "status": "healthy",
+    let body = json_page(&json!({
+        "ok": status.is_success(),
+        "status": word,
         "version": env!("CARGO_PKG_VERSION"),
         "uptime": pages.started.elapsed().as_secs(),
         "queues": {
@@ -177,7 +184,8 @@ async fn health(State(pages): State<Pages>) -> Response {
             "failed": jobs.failed,
         },
         "memory": { "rss": Process::now().resident },
-    }))
+    }));
+    (status, body).into_response()
 }
 
 fn json_page(value: &serde_json::Value) -> Response {

@@ -37,6 +37,14 @@ pub enum StoreError {
     /// It cannot be opened.
     #[error("the data file cannot be opened: check that its directory exists and may be written")]
     CannotOpen,
+    /// Its name is that of a directory.
+    #[error("the data file cannot be opened: it is a directory")]
+    Directory,
+    /// Its name leads to another file than at the opening, or to none.
+    #[error(
+        "the data file was moved, replaced or deleted while it was in use: put it back, or start again with another"
+    )]
+    Replaced,
     /// It is no database, or a damaged one.
     #[error("the data file is damaged or no SQLite database")]
     Corrupt,

@@ -7,6 +7,7 @@
 mod backup;
 mod bodies;
 mod error;
+mod identity;
 mod load;
 mod owner;
 mod part;
@@ -25,6 +26,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 pub use backup::{Contents, CopyError, CopyFault, Role, backup, restore};
 pub use bodies::Bodies;
 pub use error::StoreError;
+use identity::Identity;
 use owner::Owner;
 use write::Names;
 
@@ -57,6 +59,7 @@ pub struct Store {
     names: Names,
     /// Whether the next commit waits for the disk.
     syncs: bool,
+    identity: Identity,
     _owner: Owner,
 }
 
@@ -78,6 +81,9 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         // So two names of one file have one owner, and none is one that the database gives a meaning of its own.
         let path = resolved(path)?;
+        if path.is_dir() {
+            return Err(StoreError::Directory);
+        }
         let owner = Owner::acquire(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -89,11 +95,13 @@ impl Store {
         set_up(&connection)?;
         schema::migrate(&mut connection)?;
         let names = Names::read(&connection)?;
+        let identity = Identity::of([path.clone(), beside(&path, "-wal")]);
         Ok(Self {
             connection,
             path,
             names,
             syncs: false,
+            identity,
             _owner: owner,
         })
     }
@@ -118,6 +126,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; nothing has changed then.
     pub fn commit(&mut self, changes: &Changes, sync: bool) -> Result<(), StoreError> {
+        self.identity.check()?;
         if self.syncs != sync {
             let level = if sync { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", level)?;
@@ -136,6 +145,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`], what stands in the way.
     pub fn probe(&mut self, bytes: u32) -> Result<(), StoreError> {
+        self.identity.check()?;
         let behavior = TransactionBehavior::Immediate;
         let probe = "INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?1))";
         let transaction = self.connection.transaction_with_behavior(behavior)?;
@@ -155,6 +165,22 @@ impl Store {
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], none)?;
         Ok(())
+    }
+
+    /// Brings a write-ahead file that has grown beyond [`WAL_BYTES_KEPT`] back to that, unless somebody still reads it; waits
+    /// for nobody. False when it is to be tried again.
+    pub fn shorten_log(&self) -> bool {
+        let is_short = || self.sizes().wal <= WAL_BYTES_KEPT;
+        if is_short() {
+            return true;
+        }
+        let patience = |time| self.connection.busy_timeout(time);
+        let moved = patience(Duration::ZERO).map_err(StoreError::from);
+        let moved = moved.and_then(|()| self.checkpoint());
+        if let Err(error) = patience(BUSY_TIMEOUT).map_err(StoreError::from).and(moved) {
+            tracing::debug!(%error, "the write-ahead file keeps its size");
+        }
+        is_short()
     }
 
     /// How large the files are.

@@ -14,6 +14,8 @@
 mod cold;
 mod docs;
 mod engine;
+#[cfg(target_os = "linux")]
+mod faults;
 mod fixtures;
 mod fuzz;
 mod hard;

@@ -110,19 +110,25 @@ impl Process {
         self.child.id()
     }
 
-    /// The first line on stderr that begins with `start`.
+    /// The first line on stderr that contains `part`.
     pub fn line(&self, part: &str) -> String {
+        let line = self.line_if_any(part);
+        line.unwrap_or_else(|| panic!("no line `{part}` on stderr"))
+    }
+
+    /// The same; `None` when the process ends without it.
+    pub fn line_if_any(&self, part: &str) -> Option<String> {
         let deadline = Instant::now() + START;
         let mut printed = self.stderr.lock();
         loop {
             if let Some(line) = printed.lines.iter().find(|line| line.contains(part)) {
-                return line.clone();
+                return Some(line.clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(
-                !printed.ended && !left.is_zero(),
-                "no line `{part}` on stderr"
-            );
+            assert!(!left.is_zero(), "neither `{part}` on stderr nor its end");
+            if printed.ended {
+                return None;
+            }
             printed = self.stderr.changed.wait_timeout(printed, left).unwrap().0;
         }
     }
@@ -174,6 +180,9 @@ impl Drop for Process {
     }
 }
 
+/// What the line contains that tells where a broker listens.
+pub const STARTED: &str = "bunqueue server started (";
+
 const FREE_PORTS: [(&str, &str); 2] = [("TCP_PORT", "0"), ("HTTP_PORT", "0")];
 
 /// A running `bunqueue-mcp serve`.
@@ -191,8 +200,12 @@ impl Serve {
     }
 
     pub fn start_with(env: &Env) -> Self {
-        let process = Process::start(&["serve"], &[&FREE_PORTS, env].concat());
-        Self::of(process)
+        Self::of(Self::begin(env))
+    }
+
+    /// A process that may end before it listens.
+    pub fn begin(env: &Env) -> Process {
+        Process::start(&["serve"], &[&FREE_PORTS, env].concat())
     }
 
     /// One that may open only so many files, connections included.
@@ -208,16 +221,22 @@ impl Serve {
     /// Asks the program to end, and waits until it has.
     #[cfg(unix)]
     pub fn end(&mut self) {
+        let status = self.stop();
+        assert_eq!(status.code(), Some(0), "{}", self.process.stderr());
+    }
+
+    /// The same, however it ends.
+    #[cfg(unix)]
+    pub fn stop(&mut self) -> ExitStatus {
         let pid = self.process.pid().to_string();
         let sent = Command::new("kill").args(["-TERM", &pid]).status();
         assert!(sent.expect("kill runs").success());
-        let status = self.process.exit(START).expect("the program ends");
-        assert_eq!(status.code(), Some(0), "{}", self.process.stderr());
+        self.process.exit(START).expect("the program ends")
     }
 
     fn of(mut process: Process) -> Self {
         drop(process.stdin());
-        let line = process.line("bunqueue server started (");
+        let line = process.line(STARTED);
         let secure = line.contains("url: https://");
         let url = ["url: http://", "url: https://"][usize::from(secure)];
         Self {

@@ -126,7 +126,8 @@ async fn b_22_a_lock_that_holds_outlives_the_process() {
         })
         .await
         .unwrap();
-    let next = place.as_after_a_kill().open(Durability::Committed);
+    let killed = place.as_after_a_kill();
+    let next = killed.open(Durability::Committed);
     assert_eq!(counts(&next).await.active, 1);
     let token = delivery.token.unwrap();
     assert_eq!(ack(&next, &id, token, 5).await, Report::Applied);

@@ -267,6 +267,11 @@ impl Command {
         }
     }
 
+    /// Whether new jobs come by it.
+    pub const fn adds_jobs(&self) -> bool {
+        matches!(self, Self::Add(_) | Self::AddMany(_) | Self::AddFlow(_))
+    }
+
     /// Whether nothing that is to be kept can change by it.
     pub const fn is_harmless(&self) -> bool {
         use Command as C;

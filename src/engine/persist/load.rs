@@ -225,13 +225,17 @@ impl Loader {
 }
 
 impl Engine {
-    /// Takes the place of an engine that went on while the store did not: who is connected, which workers there are and since
-    /// when things are counted is known, and deliveries that the store has are theirs again. Waits end with the other
-    /// engine.
+    /// Takes the place of an engine that went on while the store did not: who is connected, which workers there are, who
+    /// wants notices and since when things are counted is known, and deliveries that the store has are theirs again. Waits
+    /// end with the other engine.
     pub fn inherit(&mut self, mut other: Self) {
         self.workers = std::mem::take(&mut other.workers);
         if let Some(at) = self.workers.check_at {
             self.deadlines.insert(at, Timer::Workers);
+        }
+        self.notices = std::mem::take(&mut other.notices);
+        if let Some(at) = self.notices.next_look {
+            self.deadlines.insert(at, Timer::Notices);
         }
         self.service = other.service;
         for (_, theirs) in other.queues.all() {

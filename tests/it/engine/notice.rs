@@ -9,7 +9,7 @@ use bunqueue_mcp::command::{
     Add, Drain, Obliterate, Pause, RegisterWorker, Resume, UnregisterWorker, WorkerHeartbeat,
 };
 use bunqueue_mcp::engine::{
-    Config, Event, EventKind, EventTypes, Millis, NOTICE_PERIOD, NewJob, NoticeBounds,
+    Config, Engine, Event, EventKind, EventTypes, Millis, NOTICE_PERIOD, NewJob, NoticeBounds,
     WorkerFigures, WorkerLoad, WorkerRegistration,
 };
 
@@ -393,4 +393,25 @@ async fn subscribers_get_the_notices_that_they_want() {
     pass(3);
     assert_eq!(read(&mut again), ["queue:idle"]);
     assert_eq!(read(&mut stalls), [""; 0]);
+}
+
+/// As after a commit that failed: what is stored is loaded again, and who listens goes on to do so.
+#[test]
+fn who_wants_notices_gets_them_from_an_engine_that_takes_the_place_of_another() {
+    let mut world = of_size(1);
+    world.watch(&["q"]);
+    world.act(|engine, _| {
+        let config = Config {
+            notices: NoticeBounds {
+                queue_size: Some(1),
+                ..NOTHING
+            },
+            ..Config::default()
+        };
+        let before = std::mem::replace(engine, Engine::new(config, [1; 32]));
+        engine.inherit(before);
+    });
+    world.push("q", job());
+    world.sleep(NOTICE_PERIOD);
+    assert_eq!(of_q(&mut world), large(1, 1));
 }
