@@ -35,6 +35,17 @@ pub(super) struct Keeping {
     pub(super) failing: Option<Failing>,
 }
 
+/// What a command is about, as far as its answer depends on it.
+#[derive(Clone, Copy)]
+pub(super) enum Wish {
+    /// To take jobs.
+    Pull,
+    /// To change anything else, and to be sure of it.
+    Change,
+    /// Anything else.
+    Look,
+}
+
 /// While nothing can be stored.
 pub(super) struct Failing {
     /// What everybody gets who wants to change something.
@@ -79,6 +90,16 @@ impl Keeping {
         self.durability == Durability::Buffered
     }
 
+    /// What the answer to a command depends on. Where answers do not wait, those to whoever wants to be sure of a job do.
+    pub(super) fn wish(&self, command: &Command) -> Wish {
+        match command {
+            Command::Pull(_) => Wish::Pull,
+            _ if command.is_harmless() => Wish::Look,
+            _ if self.answers_first() && !command.is_durable() => Wish::Look,
+            _ => Wish::Change,
+        }
+    }
+
     /// Ends a step: whether it has changed something. Its effects stay in `effects` only if they may leave now.
     pub(super) fn end_step(&mut self, engine: &Engine, effects: &mut Effects) -> bool {
         let revision = engine.revision();
@@ -102,34 +123,42 @@ impl Keeping {
         changed
     }
 
-    /// Whether the answer to a command has to wait until the present step is decided; `before` is the engine's count of
+    /// Whether the answer to a command has to wait until everything so far is decided; `before` is the engine's count of
     /// changes before the command.
     pub(super) fn gates(
         &self,
         engine: &Engine,
         before: u64,
-        pulls: bool,
-        answer: Option<&Result<Reply, CommandError>>,
+        wish: Wish,
+        answer: &Result<Reply, CommandError>,
     ) -> bool {
-        if self.answers_first() {
+        if self.answers_first() && !matches!(wish, Wish::Change) {
             return false;
         }
-        match answer {
+        match (answer, wish) {
             // A delivery that a crash undoes is made again; but nobody gets a job that is not stored.
-            Some(Ok(Reply::Pulled(deliveries))) if pulls => {
+            (Ok(Reply::Pulled(deliveries)), Wish::Pull) => {
                 let new = |delivery: &Delivery| delivery.seq >= self.stored_jobs;
                 deliveries.iter().any(new)
             }
-            Some(Ok(_)) => engine.revision() != before,
-            Some(Err(_)) | None => false,
+            // It may say that somebody else has done it already, and that may not be stored yet.
+            (Ok(_), Wish::Change) => self.last_step(engine) > *self.commits.decided.borrow(),
+            (Ok(_), Wish::Pull | Wish::Look) => engine.revision() != before,
+            (Err(_), _) => false,
         }
     }
 
-    /// Ends when the step in progress is decided.
-    pub(super) fn this_step(
+    /// The last step that has changed something, the one in progress included.
+    fn last_step(&self, engine: &Engine) -> u64 {
+        self.step + u64::from(engine.revision() != self.revision)
+    }
+
+    /// Ends when everything so far is decided, the step in progress included.
+    pub(super) fn so_far(
         &self,
+        engine: &Engine,
     ) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
-        self.commits.wait(self.step + 1)
+        self.commits.wait(self.last_step(engine))
     }
 
     /// The steps that are to be stored, if there are any.

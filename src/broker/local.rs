@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
-use super::keeping::Keeping;
+use super::keeping::{Keeping, Wish};
 use super::meter::Meter;
 use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
@@ -532,7 +532,7 @@ impl Broker for LocalBroker {
                 measured.end(&mut core.engine, &*shared.clock);
             }
             let keeping = core.keeping.as_ref().filter(|_| gated);
-            keeping.map(|keeping| Box::pin(keeping.this_step()) as Storing)
+            keeping.map(|keeping| Box::pin(keeping.so_far(&core.engine)) as Storing)
         })
     }
 
@@ -548,7 +548,7 @@ impl Broker for LocalBroker {
             }
             match (answer, core.keeping.as_ref()) {
                 (Submitted::Done(reply), Some(keeping)) if gated => {
-                    let stored = keeping.this_step();
+                    let stored = keeping.so_far(&core.engine);
                     Submitted::Later(Box::pin(async move { stored.await.and(reply) }))
                 }
                 (answer, _) => answer,
@@ -641,7 +641,9 @@ fn run(
     if let Some(error) = core.keeping.as_ref().and_then(|it| it.refuses(&command)) {
         return (Submitted::Done(Err(error)), false);
     }
-    let (before, pulls) = (core.engine.revision(), matches!(command, Command::Pull(_)));
+    let before = core.engine.revision();
+    let keeping = core.keeping.as_ref();
+    let wish = keeping.map_or(Wish::Look, |keeping| keeping.wish(&command));
     let mut turn = Turn {
         now,
         caller,
@@ -650,8 +652,7 @@ fn run(
     match execute(&mut core.engine, &mut turn, command) {
         Executed::Done(reply) => {
             let keeping = core.keeping.as_ref();
-            let gated =
-                keeping.is_some_and(|it| it.gates(&core.engine, before, pulls, Some(&reply)));
+            let gated = keeping.is_some_and(|it| it.gates(&core.engine, before, wish, &reply));
             (Submitted::Done(reply), gated)
         }
         Executed::Waiting(waiter) => {
