@@ -92,6 +92,17 @@ impl Keeping {
         self.durability == Durability::Buffered
     }
 
+    /// What the answer to a command has to wait for. Where answers do not wait, those to whoever wants to be sure of a job
+    /// do.
+    pub(super) fn asked(&self, command: &Command) -> Asked {
+        let is_answered_first = self.answers_first() && !command.is_durable();
+        match command {
+            _ if is_answered_first || command.is_harmless() => Asked::Question,
+            Command::Pull(_) => Asked::Pull,
+            _ => Asked::Change,
+        }
+    }
+
     /// Ends a step: whether it has changed something. Its effects stay in `effects` only if they may leave now.
     pub(super) fn end_step(&mut self, engine: &Engine, now: Millis, effects: &mut Effects) -> bool {
         let revision = engine.revision();
@@ -124,9 +135,6 @@ impl Keeping {
         asked: Asked,
         answer: &Result<Reply, CommandError>,
     ) -> bool {
-        if self.answers_first() {
-            return false;
-        }
         match (asked, answer) {
             // A delivery that a crash undoes is made again; but nobody gets a job that is not stored.
             (Asked::Pull, Ok(Reply::Pulled(deliveries))) => {
@@ -226,25 +234,15 @@ impl Keeping {
     }
 }
 
-/// What kind of command it is that is to be answered.
+/// What kind of command it is that is to be answered, as far as its answer has to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Nothing that is kept can change by it.
+    /// Nothing that is kept can change by it, or nobody waits for that.
     Question,
     /// Jobs are asked for.
     Pull,
     /// Something may change.
     Change,
-}
-
-impl Asked {
-    pub(super) const fn of(command: &Command) -> Self {
-        match command {
-            Command::Pull(_) => Self::Pull,
-            other if other.is_harmless() => Self::Question,
-            _ => Self::Change,
-        }
-    }
 }
 
 impl Commits {

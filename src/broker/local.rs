@@ -778,7 +778,7 @@ fn run(
         return Ok((Submitted::Done(Err(error)), false));
     }
     let again = (core.engine.has_cold_jobs() && command.may_miss()).then(|| command.clone());
-    let asked = Asked::of(&command);
+    let asked = keeping.map_or(Asked::Question, |it| it.asked(&command));
     let mut turn = Turn {
         now,
         caller,

@@ -67,6 +67,21 @@ impl Kept {
 }
 
 #[test]
+fn b_14_a_durable_commit_is_synced_in_full() {
+    let mut kept = Kept::new();
+    // As the database counts them: NORMAL is 1, FULL is 2.
+    for (sync, level) in [(false, 1), (true, 2), (true, 2), (false, 1)] {
+        kept.add("q", &format!("{sync}{level}"), 1);
+        let changes = kept.engine.take_changes();
+        kept.store.commit(&changes, sync).unwrap();
+        let there = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let connection = &kept.store.connection;
+        let set = connection.query_row("PRAGMA synchronous", [], there);
+        assert_eq!(set, Ok(level), "a commit that is to be synced: {sync}");
+    }
+}
+
+#[test]
 fn pe_18_a_commit_that_finds_no_room_leaves_nothing_and_can_be_made_again() {
     let mut kept = Kept::new();
     kept.add("q", "first", 10);

@@ -1,17 +1,21 @@
 //! A broker with a file: what was answered is there after any end of the process.
 
 use std::fs;
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use bunqueue_mcp::broker::{Broker, BrokerExt, EventFilter, LocalBroker};
 use bunqueue_mcp::command::draft::JobDraft;
 use bunqueue_mcp::command::{
-    Ack, Add, AddLog, GetCounts, GetDedupOwner, GetJob, GetResult, GetStorageStatus, Pause, Pull,
+    Ack, Add, AddLog, AddMany, GetCounts, GetDedupOwner, GetJob, GetJobs, GetResult,
+    GetStorageStatus, Pause, Pull,
 };
 use bunqueue_mcp::engine::{
-    AddOutcome, Added, Config, Counts, Delivery, Durability, EventTypes, JobId, LockToken, NewJob,
-    Payload, Report, TokenGiven,
+    AddOutcome, Added, Config, Counts, Delivery, Durability, EventTypes, JobId, Listing, LockToken,
+    NewJob, Payload, Report, TokenGiven,
 };
 use bunqueue_mcp::metrics::Exporter;
 use tempfile::TempDir;
@@ -222,6 +226,130 @@ async fn b_32_logs_are_there_after_a_kill() {
         .await
         .unwrap();
     assert_eq!(&*log[0].message, "seen");
+}
+
+fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
+    future
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
+}
+
+/// Whoever hears that there is such a job already must find it after a crash, too.
+#[tokio::test]
+async fn b_13_a_repeated_add_is_answered_once_the_first_one_is_stored() {
+    let place = Place::new();
+    let broker = place.open(Durability::Committed);
+    let blocked = block(&place);
+    let mut first = pin!(add_with(&broker, named("x")));
+    let mut again = pin!(add_with(&broker, named("x")));
+    assert!(is_pending(first.as_mut()));
+    assert!(is_pending(again.as_mut()));
+    drop(blocked);
+    assert_eq!(first.await.outcome, AddOutcome::New);
+    let again = again.await;
+    assert_eq!(again.outcome, AddOutcome::Existing);
+    // With nothing in progress it is answered at once.
+    assert!(!is_pending(pin!(add_with(&broker, named("x")))));
+    let next = place.as_after_a_kill().open(Durability::Committed);
+    let job = next.call(GetJob { id: again.id }).await.unwrap();
+    assert!(job.is_some());
+}
+
+/// Somebody else writes to the file until this is dropped: nothing is stored.
+fn block(place: &Place) -> rusqlite::Connection {
+    let other = rusqlite::Connection::open(place.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other
+}
+
+#[tokio::test]
+async fn pe_1_a_buffered_add_is_answered_before_it_is_stored() {
+    let place = Place::new();
+    let broker = place.open(Durability::Buffered);
+    let blocked = block(&place);
+    let id = add(&broker).await;
+    let lost = place.as_after_a_kill().open(Durability::Buffered);
+    assert_eq!(counts(&lost).await.total(), 0);
+    drop(blocked);
+    // What was added later and is sure comes behind it.
+    add_with(&broker, durable("x")).await;
+    let kept = place.as_after_a_kill().open(Durability::Buffered);
+    assert!(kept.call(GetJob { id }).await.unwrap().is_some());
+}
+
+fn durable(name: &str) -> NewJob {
+    NewJob {
+        durable: true,
+        data: Some(payload(9)),
+        ..named(name)
+    }
+}
+
+#[tokio::test]
+async fn pe_2_a_durable_add_is_stored_when_it_is_answered_at_every_level() {
+    for level in [
+        Durability::Buffered,
+        Durability::Committed,
+        Durability::Durable,
+    ] {
+        let place = Place::new();
+        let broker = place.open(level);
+        let blocked = block(&place);
+        let mut one = pin!(add_with(&broker, durable("x")));
+        let mut many = pin!(broker.call(AddMany {
+            queue: queue("q"),
+            jobs: vec![named("y"), durable("z")],
+        }));
+        assert!(is_pending(one.as_mut()), "{level:?}");
+        assert!(is_pending(many.as_mut()), "{level:?}");
+        drop(blocked);
+        one.await;
+        many.await.unwrap();
+        let next = place.as_after_a_kill().open(level);
+        assert_eq!(counts(&next).await.waiting, 3);
+        let id = JobId::from_text("x");
+        let job = next.call(GetJob { id }).await.unwrap().unwrap();
+        assert_eq!(job.job.data, Some(payload(9)));
+    }
+}
+
+#[tokio::test]
+async fn qr_10_what_is_stored_and_what_is_not_yet_are_one_list() {
+    let place = Place::new();
+    let broker = place.open(Durability::Buffered);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in &names[..3] {
+        add_with(&broker, durable(name)).await;
+    }
+    let blocked = block(&place);
+    for name in &names[3..] {
+        add_with(&broker, named(name)).await;
+    }
+    for (offset, limit) in [(0, 4), (4, 4), (0, 100), (2, 2)] {
+        let listing = Listing {
+            queue: "q".into(),
+            buckets: Vec::new(),
+            after: None,
+            offset,
+            limit,
+            ascending: true,
+        };
+        let page = broker.call(GetJobs { listing }).await.unwrap();
+        let ids: Vec<String> = page.iter().map(|job| job.job.id.to_string()).collect();
+        let expected = names.iter().skip(offset).take(limit);
+        assert!(ids.iter().eq(expected), "{ids:?} from {offset}");
+    }
+    drop(blocked);
+}
+
+#[tokio::test]
+async fn pe_20_memory_leaves_nothing_behind() {
+    let broker = LocalBroker::start(Config::default()).unwrap();
+    add_with(&broker, durable("x")).await;
+    broker.close().await;
+    drop(broker);
+    let next = LocalBroker::start(Config::default()).unwrap();
+    assert_eq!(counts(&next).await.total(), 0);
 }
 
 async fn add_with(broker: &LocalBroker, job: NewJob) -> Added {

@@ -272,6 +272,17 @@ impl Command {
         matches!(self, Self::Add(_) | Self::AddMany(_) | Self::AddFlow(_))
     }
 
+    /// Whether it adds jobs which the client wants to be sure of, whatever the level (engine contract, section 6.5); a
+    /// flow always is.
+    pub fn is_durable(&self) -> bool {
+        match self {
+            Self::Add(add) => add.job.durable,
+            Self::AddMany(add) => add.jobs.iter().any(|job| job.durable),
+            Self::AddFlow(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether nothing that is to be kept can change by it.
     pub const fn is_harmless(&self) -> bool {
         use Command as C;

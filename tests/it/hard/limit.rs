@@ -3,6 +3,7 @@
 use bunqueue_mcp::command::{Cancel, Discard, Obliterate, SetConcurrency, SetRateLimit};
 use bunqueue_mcp::engine::{Counts, Millis, NewJob, RateLimit, TokenGiven};
 
+use crate::storage::Kept;
 use crate::world::{World, awaiting, given, id, job, named, queue, with};
 
 fn rate(max: u64, duration: Millis) -> SetRateLimit {
@@ -114,6 +115,66 @@ fn hard_p2_every_way_back_for_a_slot() {
         assert!(most <= 2);
         world.push_many("q", (0..3).map(|_| job()).collect());
         assert_eq!(world.pull_batch("q", 3).len(), 2, "seed {seed}");
+    }
+}
+
+/// The same, with processes that end in between and leave their deliveries to the next one, which then starts at once or
+/// when the locks have run out.
+#[test]
+fn hard_p2_every_way_back_for_a_slot_over_restarts() {
+    for seed in 1..=4 {
+        let (mut kept, mut dice) = (Kept::new(), Dice(seed));
+        let cap = SetConcurrency {
+            queue: queue("q"),
+            limit: 2,
+        };
+        kept.world.ask(cap);
+        kept.world.ask(rate(5, 1_000));
+        let jobs = (0..40).map(|n| NewJob {
+            max_attempts: 5,
+            ..named(&format!("j{n}"))
+        });
+        kept.world.push_many("q", jobs.collect());
+        let (mut again, mut acked) = (0, 0);
+        for round in 1..=60 {
+            let held = kept.world.pull_lock("q", 1_000.0);
+            end(&mut kept.world, &mut dice, round);
+            if dice.below(3) == 0 {
+                kept.restart([0, 1_001][dice.below(2) as usize]);
+                again += 1;
+            }
+            assert!(kept.world.counts("q").active <= 2, "seed {seed}");
+            // Whoever still has the lock reports by it, restart or not.
+            let Some(held) = held else { continue };
+            let job = kept.world.state(&held.job.id);
+            let before = kept.world.counts("q").completed;
+            let is_acked = kept.world.try_ack(&held.job.id, given(held.token)).is_ok();
+            acked += u64::from(is_acked);
+            let after = kept.world.counts("q").completed;
+            assert!(after == before || is_acked, "{job:?} {}", held.job.id);
+        }
+        assert!(
+            again > 5 && acked > 5,
+            "{again} restarts, {acked} late reports"
+        );
+        kept.restart(60_000);
+        kept.world.sleep(3_600_000);
+        for _ in 0..200 {
+            let taken = kept.world.pull_batch("q", 5);
+            assert!(kept.world.counts("q").active <= 2, "seed {seed}");
+            taken.iter().for_each(|delivery| {
+                kept.world.ack(delivery);
+            });
+            kept.world.sleep(1_000);
+        }
+        let counts = kept.world.counts("q");
+        assert_eq!(
+            counts.total(),
+            counts.completed + counts.failed,
+            "seed {seed}"
+        );
+        kept.world.push_many("q", vec![job(); 3]);
+        assert_eq!(kept.world.pull_batch("q", 3).len(), 2, "seed {seed}");
     }
 }
 

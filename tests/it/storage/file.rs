@@ -81,6 +81,70 @@ fn a_link_to_a_file_is_another_name_of_it_and_no_other_file() {
     assert!(refusal(&link).contains("is in use by process"));
 }
 
+/// Whatever cannot be meant stops the program: it deletes nothing, and no broker in memory takes the place of the file.
+#[test]
+fn hard_s4_bad_settings_are_refused_by_name_and_nothing_is_deleted() {
+    let mut kept = Kept::new();
+    kept.world.push("q", named("done"));
+    let delivery = kept.world.pull("q").expect("ready");
+    kept.world.ack(&delivery);
+    kept.commit();
+    kept.close();
+    let before = fs::read(kept.path()).unwrap();
+    let path = kept.path();
+    let file = path.to_str().unwrap();
+    let missing = kept.at("missing/queue.db");
+    let missing = missing.to_str().unwrap();
+    let directory = kept.directory.path().to_str().unwrap();
+    type Case<'a> = (Vec<&'a str>, Vec<(&'a str, &'a str)>, &'a str);
+    let mut cases: Vec<Case<'_>> = vec![
+        (vec![], vec![("DATA_PATH", missing)], "DATA_PATH"),
+        (vec![], vec![("SQLITE_PATH", directory)], "SQLITE_PATH"),
+        (vec!["--data-path", missing], vec![], "--data-path"),
+        (
+            vec![],
+            vec![("DATA_PATH", file), ("SQLITE_PATH", missing)],
+            "DATA_PATH",
+        ),
+    ];
+    // An empty variable is one that is not set; the flag must say something.
+    for retention in ["7days", "-1", "NaN", "1e99", "0x10"] {
+        for name in ["COMPLETED_RETENTION_MS", "BUNQUEUE_COMPLETED_RETENTION_MS"] {
+            cases.push((vec!["--data-path", file], vec![(name, retention)], name));
+        }
+    }
+    for retention in ["7days", "-1", "", "NaN"] {
+        let flag = "--completed-retention-ms";
+        let given = match retention {
+            "-1" => vec!["--data-path", file, "--completed-retention-ms=-1"],
+            _ => vec!["--data-path", file, flag, retention],
+        };
+        cases.push((given, vec![], flag));
+    }
+    for (flags, variables, name) in cases {
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| (*name, std::ffi::OsStr::new(*value)))
+            .chain([("TCP_PORT", "0".as_ref()), ("HTTP_PORT", "0".as_ref())])
+            .collect();
+        let arguments = [&["serve"], &flags[..]].concat();
+        let (code, printed, complaint) = process::run_with(&arguments, &variables);
+        assert_eq!(
+            (code, &*printed),
+            (Some(1), ""),
+            "{flags:?} {variables:?}: {complaint}"
+        );
+        assert!(complaint.starts_with("Fatal error: "), "{complaint}");
+        assert!(complaint.contains(name), "{name}: {complaint}");
+        assert!(
+            fs::read(&path).unwrap() == before,
+            "{flags:?} {variables:?}"
+        );
+    }
+    kept.reopen();
+    assert_eq!(kept.world.counts("q").completed, 1);
+}
+
 #[cfg(unix)]
 #[test]
 fn s4_a_path_that_is_no_text_is_refused_and_not_passed_over() {

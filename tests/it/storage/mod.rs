@@ -2,12 +2,13 @@
 
 mod copy;
 mod file;
+mod restart;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bunqueue_mcp::engine::{Config, Engine};
-use bunqueue_mcp::storage::Store;
+use bunqueue_mcp::engine::{Config, Engine, Millis};
+use bunqueue_mcp::storage::{Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -57,11 +58,47 @@ impl Kept {
         self.store = None;
     }
 
+    /// A process that starts so many ms later, after one that has stored everything.
+    pub fn restart(&mut self, after: Millis) {
+        self.commit();
+        self.world.now += after;
+        self.reopen();
+    }
+
+    /// What each process would find that starts now, if the one before had ended after some part of the last commit.
+    pub fn cuts(&mut self) -> Vec<World> {
+        let log = self.at("queue.db-wal");
+        let before = fs::metadata(&log).map_or(0, |log| log.len());
+        self.commit();
+        let after = fs::metadata(&log).unwrap().len();
+        assert!(after > before, "the commit is behind those before it");
+        let lengths = (before..after).step_by(997).chain([after]);
+        lengths.map(|len| self.cut(len)).collect()
+    }
+
+    fn cut(&self, log_len: u64) -> World {
+        let other = tempfile::tempdir().unwrap();
+        let (file, log) = (other.path().join(NAME), other.path().join("queue.db-wal"));
+        fs::copy(self.path(), &file).unwrap();
+        fs::copy(self.at("queue.db-wal"), &log).unwrap();
+        let log = fs::OpenOptions::new().write(true).open(log).unwrap();
+        log.set_len(log_len).unwrap();
+        let (_store, engine) = load(&file, &self.world);
+        World::of(engine, self.world.now)
+    }
+
     /// A process that starts now.
     pub fn reopen(&mut self) {
         self.close();
         let path = self.path();
-        let (store, engine) = load(&path, &self.world);
+        // A program that another test is just starting has a copy of every open file for a moment, locks included.
+        let store = loop {
+            match Store::open(&path) {
+                Err(StoreError::InUse { .. }) => std::thread::yield_now(),
+                opened => break opened.unwrap(),
+            }
+        };
+        let engine = begin(&store, &self.world);
         self.store = Some(store);
         self.world = World::of(engine, self.world.now);
     }
@@ -70,8 +107,12 @@ impl Kept {
 /// Opens a file and begins with it at the time of `world`.
 fn load(path: &Path, world: &World) -> (Store, Engine) {
     let store = Store::open(path).unwrap();
-    let engine = store.load(Config::default(), [7; 32], world.now).unwrap();
+    let engine = begin(&store, world);
     (store, engine)
+}
+
+fn begin(store: &Store, world: &World) -> Engine {
+    store.load(Config::default(), [7; 32], world.now).unwrap()
 }
 
 /// Changes a file behind the program's back.

@@ -139,36 +139,64 @@ impl Conn {
     }
 
     /// The same for a command with values that JSON cannot write.
-    pub fn begin_wire(&mut self, mut command: Wire) -> Pending {
+    pub fn begin_wire(&mut self, command: Wire) -> Pending {
+        let (command, pending) = self.numbered(command);
+        self.send(&command);
+        pending
+    }
+
+    /// As [`Conn::begin`], unless the server is gone.
+    pub fn try_begin(&mut self, command: &Value) -> Option<Pending> {
+        let (command, pending) = self.numbered(Wire::from_notation(command));
+        let sent = self.stream.write_all(&frame(&command.encode()));
+        sent.ok().map(|()| pending)
+    }
+
+    fn numbered(&mut self, mut command: Wire) -> (Wire, Pending) {
         self.sent += 1;
         let id = self.sent.to_string();
         let Wire::Map(entries) = &mut command else {
             panic!("a command is a map");
         };
         entries.push((Wire::text("reqId"), Wire::text(&id)));
-        self.send(&command);
-        Pending(id)
+        (command, Pending(id))
     }
 
     /// The reply of a command sent before, whatever arrives in between.
     pub fn finish_frame(&mut self, pending: &Pending) -> Frame {
         while !self.early.contains_key(&pending.0) {
             let frame = self.reply();
-            let Some(Wire::Str(id)) = frame.value.get("reqId") else {
-                panic!("a reply without reqId: {:?}", frame.value);
-            };
-            let id = String::from_utf8(id.clone()).unwrap();
-            let twice = self.early.insert(id, frame);
-            assert!(twice.is_none(), "two replies with the same reqId");
+            self.keep_early(frame);
         }
         self.early.remove(&pending.0).unwrap()
     }
 
+    fn keep_early(&mut self, frame: Frame) {
+        let Some(Wire::Str(id)) = frame.value.get("reqId") else {
+            panic!("a reply without reqId: {:?}", frame.value);
+        };
+        let id = String::from_utf8(id.clone()).unwrap();
+        let twice = self.early.insert(id, frame);
+        assert!(twice.is_none(), "two replies with the same reqId");
+    }
+
     /// The same as JSON, without the `reqId`.
     pub fn finish(&mut self, pending: &Pending) -> Value {
-        let mut reply = self.finish_frame(pending).value.to_json();
-        reply.as_object_mut().unwrap().remove("reqId");
-        reply
+        unnumbered(&self.finish_frame(pending))
+    }
+
+    /// As [`Conn::finish`], unless the server is gone and has not answered before.
+    pub fn try_finish(&mut self, pending: &Pending) -> Option<Value> {
+        while !self.early.contains_key(&pending.0) {
+            match self.replies.recv_timeout(REPLY) {
+                Ok(Ok(frame)) => self.keep_early(frame),
+                // It was on its way.
+                Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => panic!("a reply was expected, nothing came"),
+            }
+        }
+        let frame = self.early.remove(&pending.0);
+        frame.as_ref().map(unnumbered)
     }
 
     /// Sends a command and reads its reply.
@@ -217,6 +245,13 @@ impl Conn {
     pub fn close(self) {
         self.stream.shutdown(Shutdown::Both).unwrap();
     }
+}
+
+/// A reply as JSON, without its `reqId`.
+fn unnumbered(frame: &Frame) -> Value {
+    let mut reply = frame.value.to_json();
+    reply.as_object_mut().unwrap().remove("reqId");
+    reply
 }
 
 /// A length prefix and the body.
