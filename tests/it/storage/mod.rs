@@ -6,7 +6,7 @@ mod file;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bunqueue_mcp::engine::{Config, Engine};
+use bunqueue_mcp::engine::{Config, Effects, Engine};
 use bunqueue_mcp::storage::Store;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -70,7 +70,9 @@ impl Kept {
 /// Opens a file and begins with it at the time of `world`.
 fn load(path: &Path, world: &World) -> (Store, Engine) {
     let store = Store::open(path).unwrap();
-    let engine = store.load(Config::default(), [7; 32], world.now).unwrap();
+    let mut effects = Effects::default();
+    let loaded = store.load(Config::default(), [7; 32], world.now, &mut effects);
+    let engine = loaded.unwrap();
     (store, engine)
 }
 
