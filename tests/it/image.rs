@@ -313,7 +313,7 @@ impl Kept {
 /// Where the engines of a test are kept while none runs.
 pub enum Keep {
     Memory(Box<Image>),
-    File(Kept),
+    File(Box<Kept>),
 }
 
 impl Keep {
@@ -322,7 +322,7 @@ impl Keep {
     }
 
     pub fn file() -> Self {
-        Self::File(Kept::new())
+        Self::File(Box::new(Kept::new()))
     }
 
     /// The process of an engine ends once everything is stored that it has changed, and this is the one of the next.
