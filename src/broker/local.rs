@@ -27,7 +27,7 @@ use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{
     Changes, Config, ConnectionId, Delivery, Durability, Effects, Engine, EventKind, EventTypes,
-    Millis, Served, StorageStatus, StorageUsage, Turn, WaiterId,
+    Millis, Served, StorageStatus, StorageUsage, Turn, WaiterId, WebhookCall,
 };
 use crate::storage::{Bodies, Sizes, Store, StoreError};
 
@@ -69,6 +69,8 @@ pub(super) struct Core {
     waits: HashMap<WaiterId, oneshot::Sender<Served>>,
     /// Where calls of webhooks go; without it nobody makes them.
     calls: Option<CallSender>,
+    /// Calls that the start has led to, for whoever comes first to make any.
+    first_calls: Vec<WebhookCall>,
     /// When the timer will wake by itself; `i64::MAX` when it has nothing to wait for.
     armed_for: Millis,
     meter: Meter,
@@ -99,7 +101,8 @@ impl LocalBroker {
     pub fn open(config: Config, path: &Path, level: Durability) -> Result<Self, OpenError> {
         let mut store = Store::open(path)?;
         let clock = SystemClock::new();
-        let mut engine = store.load(config.clone(), fresh_seed()?, clock.now())?;
+        let mut effects = Effects::default();
+        let mut engine = store.load(config.clone(), fresh_seed()?, clock.now(), &mut effects)?;
         // What has happened since the process before ended.
         store.commit(&engine.take_changes(), true)?;
         engine.set_storage(status(level, None, None));
@@ -107,6 +110,7 @@ impl LocalBroker {
         let keeping = Keeping::new(level, &engine, clock.now());
         let kept = Some((keeping, store.bodies()));
         let broker = Self::with(engine, config, Box::new(clock), kept);
+        broker.shared.core.lock().first_calls = effects.calls;
         let writer = writer::spawn(&broker.shared, store, level)?;
         let _ = broker.shared.writer.set(writer);
         broker.run_timer()?;
@@ -141,6 +145,7 @@ impl LocalBroker {
             effects: Effects::default(),
             waits: HashMap::new(),
             calls: None,
+            first_calls: Vec::new(),
             armed_for: Millis::MAX,
             meter: Meter::default(),
             hub_changes: 0,
@@ -173,7 +178,10 @@ impl LocalBroker {
     /// no more.
     pub fn webhook_calls(&self) -> Calls {
         let (sender, calls) = calls::channel();
-        self.shared.core.lock().calls = Some(sender);
+        self.shared.with_engine(|core, _| {
+            core.calls = Some(sender);
+            core.effects.calls.append(&mut core.first_calls);
+        });
         calls
     }
 }
@@ -468,12 +476,20 @@ impl Shared {
 
     /// Puts an engine with what the file holds in the place of the one that has more.
     pub(super) fn reload(&self, store: &Store) -> Result<(), StoreError> {
-        let (config, now) = {
+        let (config, now, mut effects) = {
             let core = self.core.lock();
-            (core.config.clone(), core.now(&*self.clock))
+            let effects = Effects {
+                listening: core.effects.listening,
+                only: core.effects.only.clone(),
+                ..Effects::default()
+            };
+            (core.config.clone(), core.now(&*self.clock), effects)
         };
-        let mut engine = store.load(config, fresh_seed()?, now)?;
+        let mut engine = store.load(config, fresh_seed()?, now, &mut effects)?;
         let mut core = self.core.lock();
+        // They leave with the next step, which stores what they tell of.
+        core.effects.events.append(&mut effects.events);
+        core.effects.calls.append(&mut effects.calls);
         std::mem::swap(&mut core.engine, &mut engine);
         core.engine.inherit(engine);
         core.hub_changes = usize::MAX;

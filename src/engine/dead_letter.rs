@@ -348,6 +348,17 @@ impl Engine {
         self.arm_dead_letter(key);
     }
 
+    /// A job from a store that was a dead letter, and is tried again, takes its number back if it fails again.
+    pub(super) fn note_trail(&mut self, key: JobKey) {
+        let life = self.store.job(key).life.as_ref();
+        if let Some(seq) = life
+            .and_then(|life| life.trail.as_ref())
+            .map(|trail| trail.seq)
+        {
+            self.note_done(seq);
+        }
+    }
+
     /// Takes a dead letter out of the dead-letter queue; its job then stands nowhere.
     pub(super) fn leave_failed(&mut self, key: JobKey) -> Option<Trail> {
         self.disarm_dead_letter(key);

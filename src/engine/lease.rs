@@ -181,7 +181,9 @@ impl Engine {
         }
         let life = job.life.as_deref()?;
         let silence = silence_allowed(job, &config);
+        // Nobody could be heard before this process (B-22: a worker whose lock holds is not charged for a restart).
         let last_sign = life.last_heartbeat.unwrap_or(job.created_at);
+        let last_sign = last_sign.max(self.figures.began_at());
         let started_at = life.started_at.unwrap_or(last_sign);
         let silent_at = later(last_sign, silence).saturating_add(1);
         let noticed_at = silent_at.max(later(started_at, config.grace_period));
@@ -247,7 +249,7 @@ impl Engine {
         self.lose_delivery(turn, key, text, "stalled");
     }
 
-    /// The process that had handed a job out is gone, and the job has no lock that still holds.
+    /// The process that had handed a job out is gone, and no lock says that its worker may go on.
     pub(super) fn interrupt(&mut self, turn: &mut Turn<'_>, key: JobKey) {
         if self.discard_lost(turn, key) {
             return;

@@ -14,7 +14,7 @@ use super::owner::Owner;
 use super::part::Part;
 use super::row::state_of;
 use super::{BUSY_TIMEOUT, StoreError, beside, load, resolved, schema};
-use crate::engine::{Config, Millis, State};
+use crate::engine::{Config, Effects, Millis, State};
 
 /// Which file of a copy a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,14 @@ pub fn restore(
     let (_, mut made) = copy.says_or(&data, take(&source, &part))?;
     copy.says(check(&made, &part))?;
     copy.says(schema::migrate(&mut made))?;
-    copy.says(load::load(&made, Config::default(), [0; 32], now))?;
+    let mut effects = Effects::default();
+    copy.says(load::load(
+        &made,
+        Config::default(),
+        [0; 32],
+        now,
+        &mut effects,
+    ))?;
     let contents = copy.says(check(&made, &part))?;
     data.says(close(made))?;
     let model = if data.path.exists() { &data } else { &copy };

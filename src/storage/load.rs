@@ -14,8 +14,8 @@ use super::row::{
 use super::write::{DEFAULT_NAME, TOTALS, kind_of};
 use crate::command::flow::annotate;
 use crate::engine::{
-    Config, CronRecord, Engine, GroupRecord, JobRecord, KeyRecord, Loader, LogLine, Millis,
-    MinuteRecord, Payload, ProofRecord, QueueRecord, TieRecord, WebhookRecord,
+    Config, CronRecord, Effects, Engine, GroupRecord, JobRecord, KeyRecord, Loader, LogLine,
+    Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, TieRecord, WebhookRecord,
 };
 
 /// Data that stands apart from its job.
@@ -33,6 +33,7 @@ pub(super) fn load(
     config: Config,
     seed: [u8; 32],
     now: Millis,
+    effects: &mut Effects,
 ) -> Result<Engine, StoreError> {
     let mut loader = Loader::new(config, seed, now, annotate);
     let totals = connection.query_row("SELECT value FROM meta WHERE name = ?1", [TOTALS], |row| {
@@ -44,7 +45,7 @@ pub(super) fn load(
     let names = load_queues(connection, &mut loader)?;
     load_rest(connection, &mut loader, &names)?;
     load_jobs(connection, &mut loader, &names)?;
-    Ok(loader.finish())
+    Ok(loader.finish(effects))
 }
 
 fn each(

@@ -30,7 +30,7 @@ use identity::Identity;
 use owner::Owner;
 use write::Names;
 
-use crate::engine::{Changes, Config, Durability, Engine, Millis};
+use crate::engine::{Changes, Config, Durability, Effects, Engine, Millis};
 
 /// How long a commit waits for somebody else's transaction on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,12 +107,18 @@ impl Store {
     }
 
     /// The engine that goes on from what the file holds, at `now`. What that changes is to be committed before anybody
-    /// hears of it.
+    /// hears of it; what there is to hear of it is left in `effects`.
     ///
     /// # Errors
     /// [`StoreError`], when the file cannot be read or what it holds is not what an engine has left there.
-    pub fn load(&self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, StoreError> {
-        load::load(&self.connection, config, seed, now)
+    pub fn load(
+        &self,
+        config: Config,
+        seed: [u8; 32],
+        now: Millis,
+        effects: &mut Effects,
+    ) -> Result<Engine, StoreError> {
+        load::load(&self.connection, config, seed, now, effects)
     }
 
     /// Reads what the engine has let go of ([`Engine::chill`]), from any thread.

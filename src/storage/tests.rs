@@ -121,7 +121,9 @@ fn a_commit_that_found_no_room_is_not_there_after_a_start() {
     kept.store.commit(&changes, false).unwrap_err();
     drop(kept.store);
     let store = Store::open(&kept.directory.path().join("queue.db")).unwrap();
-    let mut engine = store.load(Config::default(), [2; 32], NOW).unwrap();
+    let mut effects = Effects::default();
+    let loaded = store.load(Config::default(), [2; 32], NOW, &mut effects);
+    let mut engine = loaded.unwrap();
     engine.mark_everything();
     let jobs: Vec<_> = engine.take_changes().jobs;
     let ids: Vec<_> = jobs.iter().map(|job| job.id.to_string()).collect();

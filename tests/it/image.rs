@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::flow::annotate;
 use bunqueue_mcp::engine::{
-    Changes, Config, CronRecord, Engine, GroupRecord, JobId, JobRecord, LoadError, Loader, LogLine,
-    MetricKind, Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, State, TieRecord, Totals,
-    WebhookRecord,
+    Changes, Config, CronRecord, Effects, Engine, GroupRecord, JobId, JobRecord, LoadError, Loader,
+    LogLine, MetricKind, Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, State, TieRecord,
+    Totals, WebhookRecord,
 };
 use bunqueue_mcp::storage::Store;
 use tempfile::TempDir;
@@ -41,6 +41,20 @@ impl Image {
         let mut image = Self::default();
         image.apply(engine.take_changes());
         image
+    }
+
+    /// The same with delayed jobs that are due by then as what an engine makes of them.
+    pub fn ripe(&self, now: Millis) -> Self {
+        let mut ripe = self.clone();
+        for record in ripe.jobs.values_mut() {
+            if record.state == State::Delayed && record.run_at <= now {
+                record.state = match record.priority > 0.0 {
+                    true => State::Prioritized,
+                    false => State::Waiting,
+                };
+            }
+        }
+        ripe
     }
 
     /// Whether another one holds the same, or the first difference in words.
@@ -161,7 +175,13 @@ impl Image {
     }
 
     /// The engine that begins with this.
-    pub fn load(&self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, LoadError> {
+    pub fn load(
+        &self,
+        config: Config,
+        seed: [u8; 32],
+        now: Millis,
+        effects: &mut Effects,
+    ) -> Result<Engine, LoadError> {
         let mut loader = Loader::new(config, seed, now, annotate);
         loader.totals(self.totals);
         for record in self.queues.values() {
@@ -182,15 +202,19 @@ impl Image {
         for record in self.crons.values() {
             loader.cron(record.clone());
         }
+        let mut ties: BTreeMap<u64, Vec<TieRecord>> = BTreeMap::new();
+        for tie in self.ties.values() {
+            ties.entry(tie.job).or_default().push(tie.clone());
+        }
         for (seq, record) in &self.jobs {
-            let ties = self.ties.values().filter(|tie| tie.job == *seq);
+            let ties = ties.remove(seq).unwrap_or_default();
             let logs = self.logs.range((*seq, 0)..=(*seq, u64::MAX));
             let lines: VecDeque<LogLine> = logs.map(|(_, line)| line.clone()).collect();
             let mut record = record.clone();
             record.data = self.data.get(seq).cloned().flatten();
-            loader.job(record, ties.cloned().collect(), lines)?;
+            loader.job(record, ties, lines)?;
         }
-        Ok(loader.finish())
+        Ok(loader.finish(effects))
     }
 }
 
@@ -270,12 +294,58 @@ impl Kept {
     }
 
     /// The engine of a process that starts now.
-    pub fn load(&mut self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, String> {
+    pub fn load(
+        &mut self,
+        config: Config,
+        seed: [u8; 32],
+        now: Millis,
+        effects: &mut Effects,
+    ) -> Result<Engine, String> {
         self.store = None;
         self.open();
         let store = self.store.as_ref().expect("the file is open");
         store
-            .load(config, seed, now)
+            .load(config, seed, now, effects)
             .map_err(|error| error.to_string())
+    }
+}
+
+/// Where the engines of a test are kept while none runs.
+pub enum Keep {
+    Memory(Box<Image>),
+    File(Box<Kept>),
+}
+
+impl Keep {
+    pub fn memory() -> Self {
+        Self::Memory(Box::default())
+    }
+
+    pub fn file() -> Self {
+        Self::File(Box::new(Kept::new()))
+    }
+
+    /// The process of an engine ends once everything is stored that it has changed, and this is the one of the next.
+    pub fn next(
+        &mut self,
+        mut engine: Engine,
+        config: Config,
+        seed: [u8; 32],
+        now: Millis,
+        effects: &mut Effects,
+    ) -> Result<Engine, String> {
+        let changes = engine.take_changes();
+        drop(engine);
+        match self {
+            Self::Memory(image) => {
+                image.apply(changes);
+                let next = image.load(config, seed, now, effects);
+                next.map_err(|fault| fault.to_string())
+            }
+            Self::File(file) => {
+                file.commit(&changes)?;
+                file.load(config, seed, now, effects)
+            }
+        }
     }
 }

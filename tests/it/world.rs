@@ -1,5 +1,8 @@
 //! An engine on simulated time with short words for what tests do to it. Time passes as in a broker: from deadline to
 //! deadline, with a tick at each.
+//!
+//! With the environment variable [`RESTARTS`] its process ends now and then between two commands, when nothing is there
+//! that would end with it, and the next one begins with what it has told: `tests/it/restarted.rs` runs the suite so.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,15 +11,18 @@ use bunqueue_mcp::command::given::Text;
 use bunqueue_mcp::command::schedule::CronDraft;
 use bunqueue_mcp::command::{
     Ack, Add, AddMany, Cancel, Command, CommandError, Executed, ExtendLock, Fail, GetCounts,
-    GetCron, GetJob, GetLogs, GetQueueDetail, GetResult, GetState, GetStats, GroupId, Heartbeat,
-    MoveToWait, Operation, Pull, QueueName, Renew, UpsertCron, execute,
+    GetCron, GetJob, GetLogs, GetMemoryStats, GetQueueDetail, GetResult, GetState, GetStats,
+    GroupId, Heartbeat, ListWorkers, MoveToWait, Operation, Pull, QueueName, Renew, Reply,
+    UpsertCron, execute,
 };
 use bunqueue_mcp::engine::{
     Added, Caller, Change, Config, ConnectionId, Counts, Cron, Delivery, Effects, Engine, Event,
     EventKind, EventTypes, FailReport, Failure, JobDetail, JobId, JobOptions, LockToken, Millis,
-    NewJob, Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totals,
-    Turn, WaiterId, WebhookCall,
+    NewJob, Payload, PullGroup, QueueDetail, Renewal, Report, Served, State, TokenGiven, Totalled,
+    Totals, Turn, WaiterId, WebhookCall,
 };
+
+use crate::image::Keep;
 
 pub struct World {
     engine: Engine,
@@ -24,6 +30,119 @@ pub struct World {
     /// Who asks from now on.
     pub caller: Caller,
     effects: Effects,
+    config: Config,
+    /// Processes that have ended so far.
+    restarts: Restarts,
+}
+
+/// What comes between two commands of a test.
+pub const RESTARTS: &str = "TEST_RESTARTS";
+
+/// Ends of processes in one world; a file takes more time.
+const ENDS_MAX: u8 = 12;
+const ENDS_IN_FILE_MAX: u8 = 2;
+
+/// The processes of a world: by default one that does not end by itself.
+#[derive(Default)]
+struct Restarts {
+    /// Whether they end by themselves, and keep their engines in a file.
+    random: Option<Random>,
+    keep: Option<Keep>,
+    ended: u8,
+    seed: u8,
+    /// Pulls and waits that may still be open.
+    waiting: Vec<WaiterId>,
+}
+
+struct Random {
+    in_file: bool,
+    state: u64,
+    commands: usize,
+}
+
+impl Restarts {
+    fn by_environment(seed: u8) -> Self {
+        let random = std::env::var(RESTARTS).ok().map(|keep| {
+            // Each test has its own, and always the same.
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or_default().bytes();
+            let state = name.fold(14_695_981_039_346_656_037_u64, |state, byte| {
+                (state ^ u64::from(byte)).wrapping_mul(1_099_511_628_211)
+            });
+            Random {
+                in_file: keep == "file" || (state >> 33).is_multiple_of(10),
+                state,
+                commands: 0,
+            }
+        });
+        Self {
+            random,
+            seed,
+            ..Self::default()
+        }
+    }
+
+    /// The totals since the start; since the first one where processes end by themselves.
+    const fn totals(&self, totals: Totalled) -> Totals {
+        match self.random {
+            Some(_) => totals.lifetime,
+            None => totals.since_start,
+        }
+    }
+
+    const fn are_wanted(&self) -> bool {
+        self.random.is_some()
+    }
+
+    fn is_time(&mut self) -> bool {
+        let Some(random) = &mut self.random else {
+            return false;
+        };
+        random.commands += 1;
+        let ends_max = match random.in_file {
+            true => ENDS_IN_FILE_MAX,
+            false => ENDS_MAX,
+        };
+        if self.ended >= ends_max {
+            return false;
+        }
+        random.state = random
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random.state >> 33).is_multiple_of(3)
+    }
+
+    /// A restart with many jobs takes its time: the fewer there are the more of them.
+    fn can_afford(&mut self, jobs: usize) -> bool {
+        let Some(random) = &mut self.random else {
+            return false;
+        };
+        let can = jobs <= 4 * random.commands;
+        if can {
+            random.commands = 0;
+        }
+        can
+    }
+
+    fn next(
+        &mut self,
+        engine: Engine,
+        config: Config,
+        now: Millis,
+        effects: &mut Effects,
+    ) -> Result<Engine, String> {
+        let in_file = self.random.as_ref().is_some_and(|random| random.in_file);
+        let keep = self.keep.get_or_insert_with(|| match in_file {
+            true => Keep::file(),
+            false => Keep::memory(),
+        });
+        // Each process has its own randomness.
+        self.ended = self.ended.wrapping_add(1);
+        let mut seed = [self.seed; 32];
+        seed[0] = !self.ended;
+        keep.next(engine, config, seed, now, effects)
+    }
 }
 
 /// A job with every default.
@@ -97,14 +216,65 @@ impl World {
     }
 
     pub fn seeded(config: Config, seed: u8) -> Self {
+        let restarts = Restarts::by_environment(seed);
+        let mut engine = Engine::new(config.clone(), [seed; 32]);
+        if restarts.are_wanted() {
+            engine.record();
+        }
         Self {
-            engine: Engine::new(config, [seed; 32]),
+            engine,
             now: 1_800_000_000_000,
             caller: None,
             effects: Effects {
                 listening: true,
                 ..Effects::default()
             },
+            config,
+            restarts,
+        }
+    }
+
+    /// A world whose process may end.
+    pub fn kept(config: Config) -> Self {
+        let mut world = Self {
+            restarts: Restarts::default(),
+            ..Self::with(config)
+        };
+        world.engine.record();
+        world
+    }
+
+    /// The process ends, and after a pause another one begins with what the first has told. What happens at once is among
+    /// the effects.
+    pub fn restart(&mut self, pause: Millis) {
+        self.now += pause;
+        let (config, now) = (self.config.clone(), self.now);
+        let engine = std::mem::replace(&mut self.engine, Engine::new(config.clone(), [0; 32]));
+        let next = self.restarts.next(engine, config, now, &mut self.effects);
+        self.engine = next.expect("what an engine has told is what one begins with");
+        self.check();
+    }
+
+    /// Ends the process before the next command if that is wanted, and if nothing is lost by it.
+    fn restart_perhaps(&mut self) {
+        if !self.restarts.is_time() {
+            return;
+        }
+        // What is due happens before the end.
+        let Executed::Done(Ok(Reply::Memory(memory))) = self.command(GetMemoryStats.into()) else {
+            panic!("the engine says what it holds");
+        };
+        let Executed::Done(Ok(Reply::Workers(workers))) = self.command(ListWorkers.into()) else {
+            panic!("the engine says who works");
+        };
+        let served = |waiter: &WaiterId| self.effects.served.iter().any(|(id, _)| id == waiter);
+        self.restarts.waiting.retain(|waiter| !served(waiter));
+        let ends_with_it = memory.client_jobs_total
+            + (memory.processing_total - memory.job_locks)
+            + workers.list.len()
+            + self.restarts.waiting.len();
+        if ends_with_it == 0 && self.restarts.can_afford(memory.job_index) {
+            self.restart(0);
         }
     }
 
@@ -124,6 +294,15 @@ impl World {
     }
 
     pub fn execute(&mut self, command: Command) -> Executed {
+        self.restart_perhaps();
+        let executed = self.command(command);
+        if let Executed::Waiting(waiter) = &executed {
+            self.restarts.waiting.push(*waiter);
+        }
+        executed
+    }
+
+    fn command(&mut self, command: Command) -> Executed {
         let mut turn = Turn {
             now: self.now,
             caller: self.caller,
@@ -151,12 +330,13 @@ impl World {
     where
         O::Reply: std::fmt::Debug,
     {
+        self.restart_perhaps();
         self.tick();
         let before = self.whole_state();
-        let refusal = self
-            .try_ask(operation)
-            .expect_err("the command is refused")
-            .to_string();
+        let Executed::Done(reply) = self.command(operation.into()) else {
+            panic!("the command waits");
+        };
+        let refusal = reply.expect_err("the command is refused").to_string();
         assert!(
             before == self.whole_state(),
             "refused, yet changed: {refusal}"
@@ -241,7 +421,11 @@ impl World {
 
     /// Waits that ended since the last look.
     pub fn served(&mut self) -> Vec<(WaiterId, Served)> {
-        std::mem::take(&mut self.effects.served)
+        let served = std::mem::take(&mut self.effects.served);
+        for (waiter, _) in &served {
+            self.restarts.waiting.retain(|id| id != waiter);
+        }
+        served
     }
 
     /// What the wait was handed since the last look; `None` while it goes on.
@@ -251,6 +435,7 @@ impl World {
             .served
             .iter()
             .position(|(id, _)| *id == waiter)?;
+        self.restarts.waiting.retain(|id| *id != waiter);
         match self.effects.served.remove(at).1 {
             Served::Pull(deliveries) => Some(deliveries),
             Served::Job(waited) => panic!("a pull ended with {waited:?}"),
@@ -425,11 +610,13 @@ impl World {
 
     /// Totals over all queues.
     pub fn totals(&mut self) -> Totals {
-        self.ask(GetStats).totals.since_start
+        let totals = self.ask(GetStats).totals;
+        self.restarts.totals(totals)
     }
 
     pub fn queue_totals(&mut self, on: &str) -> Totals {
-        self.detail_of(on).summary.totals.since_start
+        let totals = self.detail_of(on).summary.totals;
+        self.restarts.totals(totals)
     }
 
     pub fn detail_of(&mut self, on: &str) -> QueueDetail {

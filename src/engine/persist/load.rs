@@ -43,7 +43,8 @@ pub struct Loader {
     engine: Engine,
     annotate: Annotate,
     completed: Vec<(u64, JobKey)>,
-    active: Vec<JobKey>,
+    /// Active jobs that no lock protects.
+    unlocked: Vec<JobKey>,
     crons: Vec<CronRecord>,
 }
 
@@ -60,7 +61,7 @@ impl Loader {
             engine,
             annotate,
             completed: Vec::new(),
-            active: Vec::new(),
+            unlocked: Vec::new(),
             crons: Vec::new(),
         }
     }
@@ -148,13 +149,16 @@ impl Loader {
             engine.retention.restore_log(key, log);
         }
         own(engine, key, key_record);
+        engine.note_trail(key);
         if state.is_live() {
             engine.load_ties(key);
         }
         match state {
             State::Active => {
                 engine.load_active(key);
-                self.active.push(key);
+                if lock_of(engine.store.job(key)).is_none() {
+                    self.unlocked.push(key);
+                }
             }
             State::Completed => {
                 let done_seq = engine.done(key).seq;
@@ -181,9 +185,10 @@ impl Loader {
         }
     }
 
-    /// The engine, with everything done that was due by then. Deliveries whose lock still holds go on; others have cost
-    /// their jobs an attempt. What that changes is to be stored before anything else is told.
-    pub fn finish(mut self) -> Engine {
+    /// The engine, with everything done that was due by then. Deliveries whose lock still holds go on, those whose lock ran
+    /// out meanwhile end as at any other time, and those without a lock have cost their jobs an attempt. What that changes
+    /// is to be stored before anything else is told, and before what it leaves in `effects` gets out.
+    pub fn finish(mut self, effects: &mut Effects) -> Engine {
         let engine = &mut self.engine;
         engine.order_minutes();
         self.completed.sort_unstable();
@@ -191,30 +196,21 @@ impl Loader {
             engine.load_completed(key);
         }
         engine.all_kept();
-        let mut effects = Effects::default();
         let mut turn = Turn {
             now: engine.now,
             caller: None,
-            effects: &mut effects,
+            effects,
         };
         engine.bound_completed(&mut turn);
         let queues: Vec<QueueKey> = engine.queues.all().map(|(key, _)| key).collect();
         for queue in &queues {
             engine.bound_dead_letters(&mut turn, *queue);
         }
-        let now = engine.now;
-        for key in std::mem::take(&mut self.active) {
-            let lock = engine
-                .store
-                .job(key)
-                .run()
-                .and_then(|run| run.lock.as_ref());
-            if lock.is_none_or(|lock| lock.expires_at <= now) {
-                engine.interrupt(&mut turn, key);
-            }
-        }
         for CronRecord { place, cron } in std::mem::take(&mut self.crons) {
             engine.load_cron(place, cron);
+        }
+        for key in std::mem::take(&mut self.unlocked) {
+            engine.interrupt(&mut turn, key);
         }
         for queue in queues {
             engine.note_idle(queue);

@@ -10,9 +10,9 @@ use bunqueue_mcp::command::{
     RegisterWorker, RemoveDedupKey,
 };
 use bunqueue_mcp::engine::{
-    COMPACTION_PERIOD, Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind,
-    Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, StorageUsage, Throughput,
-    Timed, TokenGiven, Totals, WorkerRegistration,
+    COMPACTION_PERIOD, Config, Counts, Durability, Effects, JobId, JobLinks, MemoryStats,
+    MetricKind, Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, StorageUsage,
+    Throughput, Timed, TokenGiven, Totals, WorkerRegistration,
 };
 
 use super::flow::after;
@@ -798,13 +798,16 @@ fn an_engine_that_is_loaded_again_counts_on() {
     let mut image = Image::default();
     world.act(|engine, _| image.apply(engine.take_changes()));
     let start = 1_800_000_100_000;
-    let mut world = World::of(image.load(config.clone(), [2; 32], start).unwrap(), start);
+    let mut effects = Effects::default();
+    let loaded = image.load(config.clone(), [2; 32], start, &mut effects);
+    let mut world = World::of(loaded.unwrap(), start);
     world.push("q", job());
     world.push("q", job());
     world.act(|engine, _| image.apply(engine.take_changes()));
     world.sleep(5_000);
     world.push("q", job());
-    let again = image.load(config, [3; 32], start + 5_000).unwrap();
+    let again = image.load(config, [3; 32], start + 5_000, &mut effects);
+    let again = again.unwrap();
     world.act(|engine, _| {
         let lost = std::mem::replace(engine, again);
         engine.inherit(lost);

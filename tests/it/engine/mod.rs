@@ -23,6 +23,7 @@ mod push;
 mod query;
 mod repeat;
 mod rerun;
+mod restart;
 pub mod schedule;
 mod seam;
 mod settings;

@@ -54,9 +54,22 @@ fn seed_bytes(seed: u64) -> [u8; 32] {
     bytes
 }
 
+/// In what kind of process a history is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Process {
+    /// One that does not end.
+    Endless,
+    /// Some that end, kept in memory or in a file, with a commit after each step or now and then.
+    Ending { in_file: bool, lagging: bool },
+}
+
 /// Plays a history; a panic on either side is a failure like any other.
-fn play(seed: u64, steps: &[Step], told: bool) -> (Check, usize, Vec<String>) {
+fn play(seed: u64, process: Process, steps: &[Step], told: bool) -> (Check, usize, Vec<String>) {
     let mut pair = Pair::new(config(seed), START, seed_bytes(seed));
+    if let Process::Ending { in_file, lagging } = process {
+        pair = if in_file { pair.keeping() } else { pair };
+        pair = if lagging { pair.lagging() } else { pair };
+    }
     if told {
         pair = pair.telling();
     }
@@ -79,7 +92,7 @@ fn play(seed: u64, steps: &[Step], told: bool) -> (Check, usize, Vec<String>) {
 }
 
 /// Cuts pieces out of a failing history, ever smaller ones, as long as it still fails.
-fn shrink(seed: u64, mut steps: Vec<Step>, failure: &str) -> Vec<Step> {
+fn shrink(seed: u64, process: Process, mut steps: Vec<Step>, failure: &str) -> Vec<Step> {
     // The failure to be explained, not another one that is met on the way.
     let kind = |text: &str| {
         text.split("after")
@@ -101,7 +114,7 @@ fn shrink(seed: u64, mut steps: Vec<Step>, failure: &str) -> Vec<Step> {
         while at < steps.len() && started.elapsed() < patience {
             let mut shorter = steps.clone();
             shorter.drain(at..(at + piece).min(steps.len()));
-            let (result, played, _) = play(seed, &shorter, false);
+            let (result, played, _) = play(seed, process, &shorter, false);
             if result.is_err_and(|text| kind(&text) == kind(failure)) {
                 shorter.truncate(played);
                 steps = shorter;
@@ -116,24 +129,28 @@ fn shrink(seed: u64, mut steps: Vec<Step>, failure: &str) -> Vec<Step> {
     steps
 }
 
-fn random_steps(seed: u64, count: usize) -> Vec<Step> {
+fn random_steps(seed: u64, process: Process, count: usize) -> Vec<Step> {
     let mut dice = Dice::new(seed);
     let mood = [Mood::Busy, Mood::Calm, Mood::Stormy][seed as usize % 3];
-    (0..count).map(|_| Step::random(&mut dice, mood)).collect()
+    let step = |_| match process {
+        Process::Endless => Step::random(&mut dice, mood),
+        Process::Ending { .. } => Step::with_restarts(&mut dice, mood),
+    };
+    (0..count).map(step).collect()
 }
 
-fn check_seed(seed: u64, count: usize) {
-    let mut steps = random_steps(seed, count);
-    let (result, played, _) = play(seed, &steps, false);
+fn check_seed(seed: u64, process: Process, count: usize) {
+    let mut steps = random_steps(seed, process, count);
+    let (result, played, _) = play(seed, process, &steps, false);
     let Err(first) = result else { return };
     steps.truncate(played);
-    let steps = shrink(seed, steps, &first);
-    let (result, _, story) = play(seed, &steps, true);
+    let steps = shrink(seed, process, steps, &first);
+    let (result, _, story) = play(seed, process, &steps, true);
     let last = result
         .err()
         .unwrap_or_else(|| "the shrunk history does not fail".to_owned());
     panic!(
-        "MODEL_SEED={seed} fails after {played} steps: {first}\n\nshrunk to {} steps:\n{}\n{last}",
+        "MODEL_SEED={seed} ({process:?}) fails after {played} steps: {first}\n\nshrunk to {} steps:\n{}\n{last}",
         steps.len(),
         story.join("\n")
     );
@@ -142,12 +159,28 @@ fn check_seed(seed: u64, count: usize) {
 #[test]
 fn random_histories_equal_the_reference() {
     if let Some(seed) = named_seed() {
-        return check_seed(seed, STEPS_PER_SEED);
+        return check_seed(seed, Process::Endless, STEPS_PER_SEED);
     }
     let seeds = if slow() { 200 } else { 10 };
     for seed in 1..=seeds {
-        check_seed(seed, STEPS_PER_SEED);
+        check_seed(seed, Process::Endless, STEPS_PER_SEED);
     }
+}
+
+/// A restart changes what the contract says and nothing else; after a crash it is as if what was not stored had never been.
+#[test]
+fn histories_with_restarts_equal_the_reference() {
+    let check = |seed: u64| {
+        let (in_file, lagging) = (seed % 4 == 3, seed.is_multiple_of(2) || seed % 8 == 3);
+        let process = Process::Ending { in_file, lagging };
+        let steps = if in_file { 2_000 } else { 4_000 };
+        check_seed(seed, process, steps);
+    };
+    if let Some(seed) = named_seed() {
+        return check(seed);
+    }
+    let seeds = if slow() { 200 } else { 8 };
+    (1..=seeds).for_each(check);
 }
 
 #[test]
@@ -159,7 +192,10 @@ fn a_file_holds_what_the_engine_holds() {
     };
     for seed in seeds {
         let mut pair = Pair::new(config(seed), START, seed_bytes(seed)).keeping();
-        for (number, step) in random_steps(seed, steps).iter().enumerate() {
+        for (number, step) in random_steps(seed, Process::Endless, steps)
+            .iter()
+            .enumerate()
+        {
             if let Err(difference) = pair.step(step) {
                 panic!("seed {seed} fails after {number} steps: {difference}");
             }
@@ -175,7 +211,7 @@ fn s_2_every_cut_of_the_log_is_a_moment_between_two_commits() {
     for seed in seeds {
         let mut pair = Pair::new(config(seed), START, seed_bytes(seed)).keeping();
         let mut moments = vec![pair.moment()];
-        for step in random_steps(seed, 140) {
+        for step in random_steps(seed, Process::Endless, 140) {
             pair.step(&step).expect("the engine equals the reference");
             moments.push(pair.moment());
         }
@@ -275,9 +311,9 @@ fn all_short_histories_of_two_jobs_equal_the_reference() {
         let steps: Vec<Step> = std::iter::once(alphabet[0].clone())
             .chain((0..length).map(letter))
             .collect();
-        let (result, _, _) = play(1, &steps, false);
+        let (result, _, _) = play(1, Process::Endless, &steps, false);
         if let Err(text) = result {
-            let (_, _, story) = play(1, &steps, true);
+            let (_, _, story) = play(1, Process::Endless, &steps, true);
             panic!("history {number}:\n{}\n{text}", story.join("\n"));
         }
     }
@@ -287,7 +323,7 @@ fn all_short_histories_of_two_jobs_equal_the_reference() {
 fn same_seed_and_same_turns_give_the_same_history() {
     let history = |seed: u8| {
         let mut pair = Pair::new(config(seed.into()), START, [seed; 32]).recording();
-        for step in random_steps(3, 3_000) {
+        for step in random_steps(3, Process::Endless, 3_000) {
             pair.step(&step).expect("the engine equals the reference");
         }
         pair.story().join("\n")

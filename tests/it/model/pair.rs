@@ -19,7 +19,7 @@ use bunqueue_mcp::engine::{
 use crate::image::{Image, Kept};
 
 use super::reference::{Answer, Learned, Reference};
-use super::step::{Clock, QUEUES, Scene, Step, What, all_of};
+use super::step::{Clock, End, QUEUES, Scene, Step, What, all_of};
 
 /// Unfinished jobs above which adds become pulls.
 const LIVE_MAX: usize = 30;
@@ -43,6 +43,11 @@ pub struct Pair {
     image: Image,
     /// A file that holds the same, when there is one.
     file: Option<Kept>,
+    /// The model as of the last commit, when not every step is committed.
+    stored: Option<Box<Reference>>,
+    /// Processes so far, each with randomness of its own.
+    processes: u64,
+    seed: [u8; 32],
     config: Config,
     now: Millis,
     tokens: Vec<(JobId, LockToken)>,
@@ -80,6 +85,9 @@ impl Pair {
             engine: recording(config.clone(), seed),
             image: Image::default(),
             file: None,
+            stored: None,
+            processes: 1,
+            seed,
             config: config.clone(),
             model: Reference::new(config),
             now: start,
@@ -95,6 +103,12 @@ impl Pair {
     /// Keeps everything in a file, too.
     pub fn keeping(mut self) -> Self {
         self.file = Some(Kept::new());
+        self
+    }
+
+    /// Commits when a step says so, and not after each.
+    pub fn lagging(mut self) -> Self {
+        self.stored = Some(Box::new(self.model.clone()));
         self
     }
 
@@ -154,8 +168,12 @@ impl Pair {
                 self.abandoned.extend(id);
                 Ok(())
             }
+            Step::Commit => self.store_changes(),
+            Step::Restart(end, pause) => self.restart(*end, *pause),
         }?;
-        self.store_changes()?;
+        if self.stored.is_none() {
+            self.store_changes()?;
+        }
         if self.steps.is_multiple_of(CHECK_EVERY) {
             self.engine.check()?;
         }
@@ -171,22 +189,60 @@ impl Pair {
         }
     }
 
+    /// The process ends and another one begins.
+    fn restart(&mut self, end: End, pause: Millis) -> Check {
+        self.tell(|| format!("{end:?}; the next process begins after {pause} ms"));
+        match end {
+            End::Stop => self.store_changes()?,
+            End::Crash => {
+                if let Some(stored) = &self.stored {
+                    self.model.clone_from(stored);
+                }
+            }
+        }
+        self.now += pause;
+        self.processes += 1;
+        let mut seed = self.seed;
+        for (byte, part) in seed.iter_mut().rev().zip(self.processes.to_le_bytes()) {
+            *byte ^= part;
+        }
+        let mut effects = Effects {
+            listening: true,
+            ..Effects::default()
+        };
+        let config = self.config.clone();
+        self.engine = match &mut self.file {
+            Some(file) => file.load(config, seed, self.now, &mut effects)?,
+            None => {
+                let loaded = self.image.load(config, seed, self.now, &mut effects);
+                loaded.map_err(|fault| fault.to_string())?
+            }
+        };
+        self.abandoned.clear();
+        self.learn(None, None, &effects);
+        self.model.restart(self.now);
+        self.settle(effects)?;
+        // Nobody hears of what a start has done before it is stored.
+        self.store_changes()?;
+        self.engine.check()?;
+        self.compare_everything()
+    }
+
     /// What was stored step by step is what there is, and an engine that begins with it is the same one.
     fn check_image(&mut self) -> Check {
         self.store_changes()?;
         let whole = Image::of(&mut self.engine);
-        self.image.same_as(&whole)?;
-        let mut other = self
-            .image
-            .load(self.config.clone(), [7; 32], self.now)
-            .map_err(|fault| fault.to_string())?;
+        // That a delayed job is due is told by the clock, too.
+        self.image.ripe(self.now).same_as(&whole)?;
+        let mut other = self.loaded(&self.image)?;
         other.check()?;
         let loaded = Image::of(&mut other);
         if self.image.holds_everything(self.now) {
             loaded.same_as(&whole)?;
         }
         if let Some(file) = &mut self.file {
-            let mut other = file.load(self.config.clone(), [7; 32], self.now)?;
+            let (config, mut effects) = (self.config.clone(), Effects::default());
+            let mut other = file.load(config, [7; 32], self.now, &mut effects)?;
             other.check()?;
             Image::of(&mut other).same_as(&loaded)?;
         }
@@ -206,14 +262,24 @@ impl Pair {
     pub fn check_cut(&self, log_len: u64, moment: &Moment) -> Check {
         let file = self.file.as_ref().expect("there is a file");
         let mut cut = file.cut(log_len);
-        let mut found = cut.load(self.config.clone(), [7; 32], self.now)?;
+        let (config, mut effects) = (self.config.clone(), Effects::default());
+        let mut found = cut.load(config, [7; 32], self.now, &mut effects)?;
         found.check()?;
-        let expected = moment.image.load(self.config.clone(), [7; 32], self.now);
-        let mut expected = expected.map_err(|fault| fault.to_string())?;
+        let mut expected = self.loaded(&moment.image)?;
         Image::of(&mut found).same_as(&Image::of(&mut expected))
     }
 
+    /// An engine that would begin with this now.
+    fn loaded(&self, image: &Image) -> Result<Engine, String> {
+        let (config, mut effects) = (self.config.clone(), Effects::default());
+        let loaded = image.load(config, [7; 32], self.now, &mut effects);
+        loaded.map_err(|fault| fault.to_string())
+    }
+
     fn store_changes(&mut self) -> Check {
+        if let Some(stored) = &mut self.stored {
+            **stored = self.model.clone();
+        }
         let changes = self.engine.take_changes();
         if let Some(file) = &mut self.file {
             file.commit(&changes)?;

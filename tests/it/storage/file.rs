@@ -3,7 +3,7 @@
 use std::fs;
 
 use bunqueue_mcp::command::UpdateData;
-use bunqueue_mcp::engine::{Config, JobId, NewJob, Payload};
+use bunqueue_mcp::engine::{Config, Effects, JobId, NewJob, Payload};
 use bunqueue_mcp::storage::{Store, StoreError};
 use rusqlite::Connection;
 
@@ -189,8 +189,10 @@ fn a_file_with_a_lost_page_does_not_load() {
     bytes[middle..middle + 4_096].fill(0xff);
     fs::write(kept.path(), &bytes).unwrap();
     let loaded = Store::open(&kept.path()).and_then(|store| {
-        let now = kept.world.now;
-        store.load(Config::default(), [1; 32], now).map(|_| ())
+        let (now, mut effects) = (kept.world.now, Effects::default());
+        store
+            .load(Config::default(), [1; 32], now, &mut effects)
+            .map(|_| ())
     });
     let error = loaded.expect_err("the file is damaged").to_string();
     assert!(error.starts_with("the data file is damaged"), "{error}");

@@ -7,7 +7,7 @@ mod restart;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bunqueue_mcp::engine::{Config, Engine, Millis};
+use bunqueue_mcp::engine::{Config, Effects, Engine, Millis};
 use bunqueue_mcp::storage::{Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -112,7 +112,9 @@ fn load(path: &Path, world: &World) -> (Store, Engine) {
 }
 
 fn begin(store: &Store, world: &World) -> Engine {
-    store.load(Config::default(), [7; 32], world.now).unwrap()
+    let mut effects = Effects::default();
+    let loaded = store.load(Config::default(), [7; 32], world.now, &mut effects);
+    loaded.unwrap()
 }
 
 /// Changes a file behind the program's back.

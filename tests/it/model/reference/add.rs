@@ -214,6 +214,7 @@ impl Reference {
             finalized_unlocked: false,
             lost: 0,
             from_cron: false,
+            done_seq: 0,
             successor: None,
             jitter: None,
         });

@@ -17,6 +17,8 @@ struct Told {
     queue: Arc<str>,
     at: Millis,
     what: What,
+    /// By an earlier process.
+    earlier: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +37,8 @@ pub(super) struct Figures {
     told: Vec<Told>,
     /// Everything in any queue.
     totals: Totals,
+    /// What of it lies before the process.
+    before: Totals,
     /// Events cut off the journals.
     trimmed: Vec<(Arc<str>, usize)>,
     /// Ms from delivery to success.
@@ -61,13 +65,28 @@ impl Figures {
             failed: self.totals.failed + one(What::Failed),
         };
         let queue = Arc::clone(queue);
-        self.told.push(Told { queue, at, what });
+        let earlier = false;
+        self.told.push(Told {
+            queue,
+            at,
+            what,
+            earlier,
+        });
     }
 
     pub(super) fn started(&mut self, now: Millis) {
         if self.started_at.is_none() {
             (self.started_at, self.read_at) = (Some(now), now);
         }
+    }
+
+    /// Totals since the start begin anew, and so does all that is measured.
+    pub(super) fn restart(&mut self, now: Millis) {
+        (self.before, self.read) = (self.totals, self.totals);
+        self.told.iter_mut().for_each(|told| told.earlier = true);
+        (self.started_at, self.read_at) = (Some(now), now);
+        self.worked.clear();
+        self.rates = None;
     }
 
     fn forget(&mut self, queue: &str) {
@@ -82,13 +101,36 @@ impl Figures {
             .collect()
     }
 
-    fn totals(&self, queue: &str) -> Totals {
-        let count = |what| self.times(queue, what).len() as u64;
-        Totals {
-            pushed: count(What::Pushed),
-            pulled: count(What::Pulled),
-            completed: count(What::Completed),
-            failed: count(What::Failed),
+    fn totals(&self, queue: &str) -> Totalled {
+        let totals = |earlier: bool| {
+            let count = |what| {
+                let of = self.told.iter().filter(|told| &*told.queue == queue);
+                of.filter(|told| told.what == what && (earlier || !told.earlier))
+                    .count() as u64
+            };
+            Totals {
+                pushed: count(What::Pushed),
+                pulled: count(What::Pulled),
+                completed: count(What::Completed),
+                failed: count(What::Failed),
+            }
+        };
+        Totalled {
+            since_start: totals(false),
+            lifetime: totals(true),
+        }
+    }
+
+    fn all_totals(&self) -> Totalled {
+        let (all, before) = (self.totals, self.before);
+        Totalled {
+            since_start: Totals {
+                pushed: all.pushed - before.pushed,
+                pulled: all.pulled - before.pulled,
+                completed: all.completed - before.completed,
+                failed: all.failed - before.failed,
+            },
+            lifetime: all,
         }
     }
 
@@ -125,14 +167,6 @@ impl Figures {
             complete,
             fail,
         }
-    }
-}
-
-/// Without a store both kinds are the same.
-fn both(totals: Totals) -> Totalled {
-    Totalled {
-        since_start: totals,
-        lifetime: totals,
     }
 }
 
@@ -269,7 +303,7 @@ impl Reference {
         };
         Stats {
             jobs,
-            totals: both(self.figures.totals),
+            totals: self.figures.all_totals(),
             uptime: self.now - self.figures.started_at.unwrap_or(self.now),
             throughput: self.figures.throughput(self.now),
             average_latency: 0.0,
@@ -335,7 +369,7 @@ impl Reference {
             name: Arc::clone(queue),
             paused: self.paused(queue),
             jobs: self.plain_counts(queue),
-            totals: both(self.figures.totals(queue)),
+            totals: self.figures.totals(queue),
             journal: self.journal(queue),
         }
     }

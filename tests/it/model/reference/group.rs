@@ -262,6 +262,14 @@ impl Reference {
         Arc::clone(&group.queue)
     }
 
+    /// What was counted, and what was set for a while, is gone.
+    pub(super) fn end_group_counts(&mut self) {
+        for group in &mut self.groups {
+            group.throttled_until = None;
+            group.window = None;
+        }
+    }
+
     pub(super) fn forget_groups(&mut self, queue: &str) {
         self.groups.retain(|group| &*group.queue != queue);
         self.turns.retain(|turn| &*turn.queue != queue);

@@ -47,6 +47,12 @@ impl Rate {
         (level, at)
     }
 
+    /// The bucket is full from now on.
+    pub(super) fn fill(&mut self, now: Millis) {
+        self.set_at = now;
+        self.paid.clear();
+    }
+
     fn refilled(&self, level: i128, ms: Millis) -> i128 {
         (level + i128::from(ms) * i128::from(self.limit.max)).min(self.capacity())
     }

@@ -13,6 +13,7 @@ mod group;
 mod limit;
 mod query;
 mod recovery;
+mod restart;
 mod schedule;
 mod ties;
 mod timer;
@@ -112,6 +113,8 @@ pub struct Job {
     lost: u32,
     /// A schedule has brought it, under the key that is made from the schedule's name.
     from_cron: bool,
+    /// Its number among the ends of jobs, when it has completed.
+    done_seq: u64,
     /// The generation that follows it.
     successor: Option<JobId>,
     /// Bounds of the retry time that the engine has drawn and the model does not know yet.
@@ -195,6 +198,8 @@ struct Queue {
 pub struct Reference {
     config: Config,
     pub now: Millis,
+    /// When the process began, if another one ran before it.
+    began_at: Millis,
     /// Up to when everything due has happened.
     instant: Millis,
     pub jobs: Vec<Job>,
@@ -241,6 +246,7 @@ impl Reference {
         Self {
             config,
             now: Millis::MIN,
+            began_at: Millis::MIN,
             instant: Millis::MIN,
             jobs: Vec::new(),
             keys: Vec::new(),

@@ -127,6 +127,23 @@ impl Reference {
         self.crons[at].clone()
     }
 
+    /// Slots that came while no process ran are gone, unless the cron makes up for one.
+    pub(super) fn miss_slots(&mut self) {
+        for cron in &mut self.crons {
+            let definition = &cron.definition;
+            if !definition.skip_missed_on_restart && !definition.skip_if_no_worker {
+                continue;
+            }
+            if cron.figures.next_run.is_none_or(|slot| slot >= self.now) {
+                continue;
+            }
+            while let Some(slot) = cron.figures.next_run.filter(|slot| *slot <= self.now) {
+                cron.figures.next_run = Some(next_slot(definition, slot));
+                cron.figures.missed += 1;
+            }
+        }
+    }
+
     /// The slot of a cron has come.
     pub(super) fn fire(&mut self, at: usize, slot: Millis) {
         let definition = Arc::clone(&self.crons[at].definition);

@@ -148,7 +148,9 @@ impl Reference {
                     }
                     let config = self.stall_config(&view.queue);
                     let patience = view.options.stall_timeout.unwrap_or(config.stall_interval);
-                    let silent = (view.last_heartbeat + patience.floor() as Millis + 1)
+                    // Nobody could be heard before the process began.
+                    let last_sign = view.last_heartbeat.max(self.began_at);
+                    let silent = (last_sign + patience.floor() as Millis + 1)
                         .max(started_at + config.grace_period.ceil() as Millis);
                     if config.enabled {
                         put(silent + self.config.stall_check, Kind::Stall, place);
@@ -289,7 +291,7 @@ impl Reference {
     }
 
     /// Charges a lost delivery; `Some` when a budget is used up, with whether that is the one of attempts.
-    fn charge(&mut self, at: usize) -> (u32, u32, Option<bool>) {
+    pub(super) fn charge(&mut self, at: usize) -> (u32, u32, Option<bool>) {
         let max_stalls = self.stall_config(&self.jobs[at].view.queue).max_stalls;
         let job = &mut self.jobs[at].view;
         job.attempts += 1;
@@ -375,7 +377,7 @@ impl Reference {
     }
 
     /// A lost job that fails for good no longer shows when it was started.
-    fn end_lost(&mut self, at: usize, reason: FailureReason, error: &str, told: &str) {
+    pub(super) fn end_lost(&mut self, at: usize, reason: FailureReason, error: &str, told: &str) {
         let id = self.jobs[at].view.id.clone();
         self.end_telling(at, reason, Some(error.into()), Some(told.into()));
         if let Some(at) = self.find(&id) {

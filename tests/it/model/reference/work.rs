@@ -321,6 +321,7 @@ impl Reference {
         let id = self.jobs[at].view.id.clone();
         self.release_key(&id);
         self.next_done += 1;
+        self.jobs[at].done_seq = self.next_done;
         // It stands nowhere now, so that nobody finds it while its successor comes.
         self.jobs[at].place = Place::Completed;
         self.note_turns();

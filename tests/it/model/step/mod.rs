@@ -51,6 +51,19 @@ pub enum Step {
     Withdraw(u64),
     /// Nobody will read the answer of a wait; what it is handed goes back.
     Abandon(u64),
+    /// What has changed is stored.
+    Commit,
+    /// The process ends, and another one begins so many ms later.
+    Restart(End, Millis),
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// In order: everything is stored.
+    Stop,
+    /// With what was stored last; the steps since have never happened.
+    Crash,
 }
 
 /// What kind of history it is.
@@ -65,6 +78,16 @@ pub enum Mood {
 }
 
 impl Step {
+    /// A step of a history in which processes end.
+    pub fn with_restarts(dice: &mut Dice, mood: Mood) -> Self {
+        match dice.below(120) {
+            0 => Self::Restart(End::Stop, pause(dice)),
+            1 => Self::Restart(End::Crash, pause(dice)),
+            2..14 => Self::Commit,
+            _ => Self::random(dice, mood),
+        }
+    }
+
     pub fn random(dice: &mut Dice, mood: Mood) -> Self {
         let (calm, stormy) = (mood != Mood::Busy, mood == Mood::Stormy);
         match dice.below(100) {
@@ -102,4 +125,8 @@ impl Step {
             }
         }
     }
+}
+
+fn pause(dice: &mut Dice) -> Millis {
+    dice.pick(&[0, 0, 0, 1, 60, 1_000, 5_000, 36_000, 700_000, 4_000_000])
 }
