@@ -28,6 +28,10 @@ pub(super) struct Keeping {
     step: u64,
     /// The engine's count of changes after it.
     revision: u64,
+    /// The last step that somebody waits for.
+    awaited: u64,
+    /// The writer looks at nothing more by itself.
+    writer_sleeps: bool,
     held: VecDeque<Held>,
     commits: Arc<Commits>,
     /// Jobs with smaller numbers are stored.
@@ -65,6 +69,8 @@ impl Keeping {
             durability,
             step: 0,
             revision: engine.revision(),
+            awaited: 0,
+            writer_sleeps: false,
             held: VecDeque::new(),
             commits: Arc::new(Commits {
                 decided: watch::Sender::new(0),
@@ -79,7 +85,7 @@ impl Keeping {
         self.durability == Durability::Buffered
     }
 
-    /// Ends a step: whether it has changed something. Its effects stay in `effects` only if they may leave now.
+    /// Ends a step: whether the writer has to be woken. Its effects stay in `effects` only if they may leave now.
     pub(super) fn end_step(&mut self, engine: &Engine, effects: &mut Effects) -> bool {
         let revision = engine.revision();
         let changed = revision != self.revision;
@@ -92,6 +98,7 @@ impl Keeping {
         // What happened later must not be heard of earlier.
         let holds = !self.answers_first() && (changed || !self.held.is_empty());
         if holds && !silent {
+            self.awaited = self.step;
             self.held.push_back(Held {
                 step: self.step,
                 events: std::mem::take(&mut effects.events),
@@ -99,7 +106,7 @@ impl Keeping {
                 served: std::mem::take(&mut effects.served),
             });
         }
-        changed
+        self.is_awaited() || (changed && std::mem::take(&mut self.writer_sleeps))
     }
 
     /// Whether the answer to a command has to wait until the present step is decided; `before` is the engine's count of
@@ -127,14 +134,22 @@ impl Keeping {
 
     /// Ends when the step in progress is decided.
     pub(super) fn this_step(
-        &self,
+        &mut self,
     ) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
-        self.commits.wait(self.step + 1)
+        self.awaited = self.step + 1;
+        self.commits.wait(self.awaited)
     }
 
-    /// The steps that are to be stored, if there are any.
-    pub(super) fn undecided(&self) -> Option<u64> {
-        (*self.commits.decided.borrow() < self.step).then_some(self.step)
+    fn is_awaited(&self) -> bool {
+        *self.commits.decided.borrow() < self.awaited
+    }
+
+    /// The steps that are to be stored now, if there are any. Those that nobody waits for are left until it is `late`; the
+    /// writer looks again then.
+    pub(super) fn due(&mut self, late: bool) -> Option<u64> {
+        let undecided = *self.commits.decided.borrow() < self.step;
+        self.writer_sleeps = late && !undecided;
+        (undecided && (late || self.is_awaited())).then_some(self.step)
     }
 
     /// The steps up to this one are stored. What they say may leave, in order, and then they are decided.

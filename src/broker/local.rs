@@ -392,10 +392,10 @@ impl Shared {
         }
     }
 
-    /// What is to be stored, and the last step that has changed it.
-    pub(super) fn take_changes(&self) -> Option<(Changes, u64)> {
+    /// What is to be stored now, and the last step that has changed it; `late` as in [`Keeping::due`].
+    pub(super) fn take_changes(&self, late: bool) -> Option<(Changes, u64)> {
         let mut core = self.core.lock();
-        let step = core.keeping.as_ref()?.undecided()?;
+        let step = core.keeping.as_mut()?.due(late)?;
         Some((core.engine.take_changes(), step))
     }
 
@@ -531,7 +531,7 @@ impl Broker for LocalBroker {
             if let Some(measured) = measured {
                 measured.end(&mut core.engine, &*shared.clock);
             }
-            let keeping = core.keeping.as_ref().filter(|_| gated);
+            let keeping = core.keeping.as_mut().filter(|_| gated);
             keeping.map(|keeping| Box::pin(keeping.this_step()) as Storing)
         })
     }
@@ -546,7 +546,7 @@ impl Broker for LocalBroker {
             if let Some(measured) = measured {
                 measured.end(&mut core.engine, &*shared.clock);
             }
-            match (answer, core.keeping.as_ref()) {
+            match (answer, core.keeping.as_mut()) {
                 (Submitted::Done(reply), Some(keeping)) if gated => {
                     let stored = keeping.this_step();
                     Submitted::Later(Box::pin(async move { stored.await.and(reply) }))

@@ -1,18 +1,19 @@
 //! Stores what the engine has changed: one thread, which commits together whatever has come since its last commit, so that a
-//! commit costs the less the more there is to do.
+//! commit costs the less the more there is to do. It begins as soon as somebody waits for it. What nobody waits for, such as
+//! a delivery, gathers for a while: most jobs end before that, and then their delivery costs nothing.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::local::Shared;
 use crate::engine::{Changes, Durability};
 use crate::storage::{Store, StoreError};
 
-/// How long changes gather where answers do not wait for them.
-const BUFFER_TIME: Duration = Duration::from_millis(10);
+/// How long changes gather that nobody waits for.
+const GATHER_TIME: Duration = Duration::from_millis(10);
 /// The first pause after a failed commit; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -48,6 +49,13 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
     Ok(handle.thread().clone())
 }
 
+/// Waits for changes; whether that took its whole time.
+fn gather() -> bool {
+    let began = Instant::now();
+    thread::park_timeout(GATHER_TIME);
+    began.elapsed() >= GATHER_TIME
+}
+
 struct Writer {
     broker: Weak<Shared>,
     store: Store,
@@ -56,21 +64,25 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self) {
+        let mut late = false;
         // Upgraded for a moment only: the writer must not keep the broker alive.
         while let Some(shared) = self.broker.upgrade() {
-            match shared.take_changes() {
-                Some((changes, step)) => self.store_changes(&shared, &changes, step),
-                None if shared.is_closing() => return,
-                None => {
-                    drop(shared);
-                    thread::park();
-                    continue;
-                }
+            let closing = shared.is_closing();
+            if let Some((changes, step)) = shared.take_changes(late || closing) {
+                self.store_changes(&shared, &changes, step);
+                late = false;
+                continue;
             }
             drop(shared);
-            if self.level == Durability::Buffered {
-                thread::sleep(BUFFER_TIME);
+            if closing {
+                return;
             }
+            late = if late {
+                thread::park();
+                false
+            } else {
+                gather()
+            };
         }
     }
 

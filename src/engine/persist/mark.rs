@@ -81,8 +81,8 @@ struct Mark {
     kept: bool,
     /// It has changed since.
     touched: bool,
-    /// And so has its data.
-    data: bool,
+    /// And so has its data, its options or its parent.
+    body: bool,
 }
 
 /// Which ties of a job have changed.
@@ -97,7 +97,7 @@ pub(super) enum Touched {
 pub(super) struct TouchedJob {
     pub(super) key: JobKey,
     pub(super) is_new: bool,
-    pub(super) data_changed: bool,
+    pub(super) body_changed: bool,
 }
 
 impl JobMarks {
@@ -131,14 +131,14 @@ impl JobMarks {
             return;
         }
         *self.mark(key) = Mark::default();
-        self.touch_data(key);
+        self.touch_body(key);
     }
 
-    /// The data of a job changes.
-    pub(in crate::engine) fn touch_data(&mut self, key: JobKey) {
+    /// The data, the options or the parent of a job change.
+    pub(in crate::engine) fn touch_body(&mut self, key: JobKey) {
         if self.on {
             self.touch(key);
-            self.mark(key).data = true;
+            self.mark(key).body = true;
         }
     }
 
@@ -186,7 +186,7 @@ impl JobMarks {
             jobs.push(TouchedJob {
                 key,
                 is_new: !mark.kept,
-                data_changed: mark.data,
+                body_changed: mark.body,
             });
             *mark = Mark {
                 kept: true,
