@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ToSql, Transaction, params};
+use rusqlite::{Connection, Statement, ToSql, Transaction, params};
 
 use super::StoreError;
 use super::row::{Flags, id_value, is_apart, packed, signed, state_number};
@@ -98,9 +98,7 @@ pub(super) fn write(
     };
     remove(transaction, names, changes)?;
     write_queues(transaction, &mut naming, changes)?;
-    for record in &changes.jobs {
-        write_job(transaction, naming.get(&record.queue)?, record)?;
-    }
+    write_jobs(transaction, &naming, changes)?;
     for record in &changes.ties {
         write_tie(transaction, record)?;
     }
@@ -238,34 +236,45 @@ fn write_queues(
     Ok(())
 }
 
-fn write_job(
+fn write_jobs(
     transaction: &Transaction<'_>,
-    queue: i64,
-    record: &JobRecord,
+    naming: &Naming<'_>,
+    changes: &Changes,
 ) -> Result<(), StoreError> {
-    if record.is_new {
-        insert_job(transaction, queue, record)?;
-    } else if record.body_changed {
-        update_body(transaction, record)?;
-    }
-    let is_as_admitted = record.attempts == 0 && record.life.is_none() && record.result.is_none();
-    if record.is_new && is_as_admitted {
+    if changes.jobs.is_empty() {
         return Ok(());
     }
-    write_course(transaction, record)
+    // Held, as most of what is written passes through them.
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO job VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    )?;
+    let mut course = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO course VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    for record in &changes.jobs {
+        if record.is_new {
+            insert_job(&mut insert, naming.get(&record.queue)?, record)?;
+            write_data_apart(transaction, record)?;
+        } else if record.body_changed {
+            update_body(transaction, record)?;
+        }
+        let is_as_admitted =
+            record.attempts == 0 && record.life.is_none() && record.result.is_none();
+        if !record.is_new || !is_as_admitted {
+            write_course(&mut course, record)?;
+        }
+    }
+    Ok(())
 }
 
 fn insert_job(
-    transaction: &Transaction<'_>,
+    insert: &mut Statement<'_>,
     queue: i64,
     record: &JobRecord,
 ) -> Result<(), StoreError> {
-    let seq = signed(record.seq);
     let name = Some(&*record.name).filter(|name| *name != DEFAULT_NAME);
-    let sql =
-        "INSERT INTO job VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-    transaction.prepare_cached(sql)?.execute(params![
-        seq,
+    insert.execute(params![
+        signed(record.seq),
         queue,
         id_value(&record.id),
         name,
@@ -280,7 +289,7 @@ fn insert_job(
         record.run_at,
         key_until(record),
     ])?;
-    write_data_apart(transaction, record)
+    Ok(())
 }
 
 fn update_body(transaction: &Transaction<'_>, record: &JobRecord) -> Result<(), StoreError> {
@@ -307,11 +316,10 @@ fn write_data_apart(transaction: &Transaction<'_>, record: &JobRecord) -> Result
     run(transaction, sql, &[&signed(record.seq), &data.bytes()])
 }
 
-fn write_course(transaction: &Transaction<'_>, record: &JobRecord) -> Result<(), StoreError> {
+fn write_course(course: &mut Statement<'_>, record: &JobRecord) -> Result<(), StoreError> {
     let life = record.life.as_deref();
     let life = life.map(|life| packed(life, "the history of a job"));
-    let sql = "INSERT OR REPLACE INTO course VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    transaction.prepare_cached(sql)?.execute(params![
+    course.execute(params![
         signed(record.seq),
         state_number(record.state),
         Flags::of(record).0,
