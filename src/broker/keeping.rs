@@ -36,6 +36,8 @@ pub(super) struct Keeping {
     commits: Arc<Commits>,
     /// Jobs with smaller numbers are stored.
     stored_jobs: u64,
+    /// Changes were taken, and whether they are stored is not known yet.
+    in_flight: bool,
     pub(super) failing: Option<Failing>,
 }
 
@@ -77,6 +79,7 @@ impl Keeping {
                 failures: Mutex::default(),
             }),
             stored_jobs: 0,
+            in_flight: false,
             failing: None,
         }
     }
@@ -144,17 +147,24 @@ impl Keeping {
         *self.commits.decided.borrow() < self.awaited
     }
 
-    /// The steps that are to be stored now, if there are any. Those that nobody waits for are left until it is `late`; the
-    /// writer looks again then.
+    /// The steps that are to be stored now, if there are any; from now on they are in flight. Those that nobody waits for are
+    /// left until it is `late`; the writer looks again then.
     pub(super) fn due(&mut self, late: bool) -> Option<u64> {
         let undecided = *self.commits.decided.borrow() < self.step;
         self.writer_sleeps = late && !undecided;
-        (undecided && (late || self.is_awaited())).then_some(self.step)
+        self.in_flight = undecided && (late || self.is_awaited());
+        self.in_flight.then_some(self.step)
+    }
+
+    /// Whether everything that was ever taken is stored.
+    pub(super) const fn is_settled(&self) -> bool {
+        !self.in_flight && self.failing.is_none()
     }
 
     /// The steps up to this one are stored. What they say may leave, in order, and then they are decided.
     pub(super) fn stored(&mut self, step: u64, next_job: u64) -> Vec<Held> {
         self.stored_jobs = next_job;
+        self.in_flight = false;
         let may_leave = self.held.partition_point(|held| held.step <= step);
         self.held.drain(..may_leave).collect()
     }
@@ -167,6 +177,7 @@ impl Keeping {
     /// The steps since the last decided one could not be stored, and nothing can be for now.
     pub(super) fn fail(&mut self, error: CommandError, now: Millis) {
         self.held.clear();
+        self.in_flight = false;
         let first = *self.commits.decided.borrow() + 1;
         {
             let mut failures = self.commits.failures.lock();

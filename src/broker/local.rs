@@ -22,13 +22,14 @@ use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
 use super::keeping::Keeping;
 use super::meter::Meter;
+use super::reading::{Missed, Reading};
 use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
 use crate::command::{Command, CommandError, Executed, Reply, execute};
 use crate::engine::{
     Changes, Config, ConnectionId, Delivery, Durability, Effects, Engine, EventKind, EventTypes,
-    Millis, Served, StorageStatus, Turn, WaiterId,
+    Millis, Served, StorageStatus, StorageUsage, Turn, WaiterId,
 };
-use crate::storage::{Store, StoreError};
+use crate::storage::{Bodies, Sizes, Store, StoreError};
 
 /// Why a broker with a file cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,8 @@ pub struct LocalBroker {
 
 pub(super) struct Shared {
     core: Mutex<Core>,
+    /// What the engine has let go of, when there is a store.
+    pub(super) bodies: Option<Bodies>,
     clock: Box<dyn Clock>,
     hub: Arc<Hub>,
     next_connection: AtomicU64,
@@ -60,8 +63,8 @@ pub(super) struct Shared {
     closed: CancellationToken,
 }
 
-struct Core {
-    engine: Engine,
+pub(super) struct Core {
+    pub(super) engine: Engine,
     effects: Effects,
     waits: HashMap<WaiterId, oneshot::Sender<Served>>,
     /// Where calls of webhooks go; without it nobody makes them.
@@ -100,8 +103,10 @@ impl LocalBroker {
         // What has happened since the process before ended.
         store.commit(&engine.take_changes(), true)?;
         engine.set_storage(status(level, None, None));
+        engine.set_storage_usage(usage(store.sizes(), Duration::ZERO));
         let keeping = Keeping::new(level, &engine);
-        let broker = Self::with(engine, config, Box::new(clock), Some(keeping));
+        let kept = Some((keeping, store.bodies()));
+        let broker = Self::with(engine, config, Box::new(clock), kept);
         let writer = writer::spawn(&broker.shared, store, level)?;
         let _ = broker.shared.writer.set(writer);
         broker.run_timer()?;
@@ -128,8 +133,9 @@ impl LocalBroker {
         engine: Engine,
         config: Config,
         clock: Box<dyn Clock>,
-        keeping: Option<Keeping>,
+        kept: Option<(Keeping, Bodies)>,
     ) -> Self {
+        let (keeping, bodies) = kept.unzip();
         let core = Core {
             engine,
             effects: Effects::default(),
@@ -145,6 +151,7 @@ impl LocalBroker {
         Self {
             shared: Arc::new(Shared {
                 core: Mutex::new(core),
+                bodies,
                 clock,
                 hub: Arc::default(),
                 next_connection: AtomicU64::new(1),
@@ -178,6 +185,15 @@ fn fresh_seed() -> std::io::Result<[u8; 32]> {
     Ok(seed)
 }
 
+const fn usage(sizes: Sizes, commit: Duration) -> StorageUsage {
+    StorageUsage {
+        file_bytes: sizes.main,
+        log_bytes: sizes.wal,
+        unsaved: 0,
+        commit,
+    }
+}
+
 fn status(
     durability: Durability,
     error: Option<&StoreError>,
@@ -188,6 +204,7 @@ fn status(
         error: error.map(|error| error.to_string().into()),
         since,
         durability,
+        usage: StorageUsage::default(),
     }
 }
 
@@ -208,8 +225,9 @@ impl Core {
             return;
         };
         let since = error.map(|_| now);
-        self.engine
-            .set_storage(status(keeping.durability, error, since));
+        let usage = self.engine.storage_usage();
+        let status = status(keeping.durability, error, since);
+        self.engine.set_storage(StorageStatus { usage, ..status });
     }
 
     /// Passes on calls of webhooks. One that finds no room is given up at once, which shows in the webhook's counts.
@@ -415,7 +433,16 @@ impl Shared {
             if let Some(keeping) = core.keeping.as_ref() {
                 keeping.decide(step);
             }
+            core.engine.chill();
         });
+    }
+
+    /// Lets bodies that were read leave memory again, now or once what is being stored is.
+    pub(super) fn chill(&self) {
+        let mut core = self.core.lock();
+        if core.keeping.as_ref().is_some_and(Keeping::is_settled) {
+            core.engine.chill();
+        }
     }
 
     /// What has not been stored is lost, and until [`Shared::resume`] nothing else is accepted.
@@ -466,6 +493,12 @@ impl Shared {
         self.wake_timer();
     }
 
+    /// Tells what the store holds and how fast it is.
+    pub(super) fn note_usage(&self, sizes: Sizes, commit: Duration) {
+        let usage = usage(sizes, commit);
+        self.core.lock().engine.set_storage_usage(usage);
+    }
+
     /// Tells how the store is.
     pub(super) fn note_trouble(&self, error: Option<&StoreError>) {
         let mut core = self.core.lock();
@@ -475,6 +508,11 @@ impl Shared {
 
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+
+    /// The writer is about to close the file.
+    pub(super) fn close_readers(&self) {
+        self.bodies.iter().for_each(Bodies::close);
     }
 
     pub(super) fn file_closed(&self) {
@@ -520,40 +558,44 @@ impl Broker for LocalBroker {
         answers: &mut Vec<Submitted>,
     ) -> Option<Storing> {
         let shared = &self.shared;
-        shared.with_engine(|core, now| {
-            let measured = core.meter.begin(commands, &*shared.clock);
-            let mut gated = false;
-            for command in commands.drain(..) {
-                let (answer, waits) = run(shared, core, now, caller, command);
-                gated |= waits;
-                answers.push(answer);
+        let (mut reading, mut stored) = (Reading::default(), None);
+        loop {
+            let (storing, missed) = shared.with_engine(|core, now| {
+                run_all(shared, core, now, caller, commands, answers, &mut reading)
+            });
+            stored = both(stored, storing);
+            let Some(missed) = missed else {
+                break;
+            };
+            let Missed { command, jobs } = *missed;
+            match reading.read(shared, jobs) {
+                Ok(()) => commands.insert(0, command),
+                Err(error) => answers.push(Submitted::Done(Err(error))),
             }
-            if let Some(measured) = measured {
-                measured.end(&mut core.engine, &*shared.clock);
-            }
-            let keeping = core.keeping.as_mut().filter(|_| gated);
-            keeping.map(|keeping| Box::pin(keeping.this_step()) as Storing)
-        })
+        }
+        reading.end(shared);
+        stored
     }
 
     fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted {
         let shared = &self.shared;
-        shared.with_engine(|core, now| {
-            let measured = core
-                .meter
-                .begin(std::slice::from_ref(&command), &*shared.clock);
-            let (answer, gated) = run(shared, core, now, caller, command);
-            if let Some(measured) = measured {
-                measured.end(&mut core.engine, &*shared.clock);
+        let (mut reading, mut next) = (Reading::default(), command);
+        let answer = loop {
+            let command = next;
+            let ran = shared.with_engine(|core, now| {
+                reading.hand_over(core);
+                run_one(shared, core, now, caller, command)
+            });
+            match ran {
+                Ok(answer) => break answer,
+                Err(missed) => match reading.read(shared, missed.jobs) {
+                    Ok(()) => next = missed.command,
+                    Err(error) => break Submitted::Done(Err(error)),
+                },
             }
-            match (answer, core.keeping.as_mut()) {
-                (Submitted::Done(reply), Some(keeping)) if gated => {
-                    let stored = keeping.this_step();
-                    Submitted::Later(Box::pin(async move { stored.await.and(reply) }))
-                }
-                (answer, _) => answer,
-            }
-        })
+        };
+        reading.end(shared);
+        answer
     }
 
     fn connect(&self) -> ConnectionId {
@@ -631,23 +673,103 @@ impl Broker for LocalBroker {
     }
 }
 
+/// Runs commands up to the first one that misses something; those behind it stay.
+fn run_all(
+    shared: &Arc<Shared>,
+    core: &mut Core,
+    now: Millis,
+    caller: Option<ConnectionId>,
+    commands: &mut Vec<Command>,
+    answers: &mut Vec<Submitted>,
+    reading: &mut Reading,
+) -> (Option<Storing>, Option<Box<Missed>>) {
+    reading.hand_over(core);
+    let measured = core.meter.begin(commands, &*shared.clock);
+    let (mut gated, mut missed) = (false, None);
+    let mut rest = commands.drain(..);
+    for command in rest.by_ref() {
+        match run(shared, core, now, caller, command) {
+            Ok((answer, waits)) => {
+                gated |= waits;
+                answers.push(answer);
+            }
+            Err(command) => {
+                missed = Some(command);
+                break;
+            }
+        }
+    }
+    let rest: Vec<Command> = rest.collect();
+    // Mostly there is none, and the list keeps its room.
+    if !rest.is_empty() {
+        *commands = rest;
+    }
+    if let Some(measured) = measured {
+        measured.end(&mut core.engine, &*shared.clock);
+    }
+    let keeping = core.keeping.as_mut().filter(|_| gated);
+    let storing = keeping.map(|keeping| Box::pin(keeping.this_step()) as Storing);
+    (storing, missed)
+}
+
+fn run_one(
+    shared: &Arc<Shared>,
+    core: &mut Core,
+    now: Millis,
+    caller: Option<ConnectionId>,
+    command: Command,
+) -> Result<Submitted, Box<Missed>> {
+    let measured = core
+        .meter
+        .begin(std::slice::from_ref(&command), &*shared.clock);
+    let ran = run(shared, core, now, caller, command);
+    if let Some(measured) = measured {
+        measured.end(&mut core.engine, &*shared.clock);
+    }
+    let (answer, gated) = ran?;
+    Ok(match (answer, core.keeping.as_mut()) {
+        (Submitted::Done(reply), Some(keeping)) if gated => {
+            let stored = keeping.this_step();
+            Submitted::Later(Box::pin(async move { stored.await.and(reply) }))
+        }
+        (answer, _) => answer,
+    })
+}
+
+/// What has ended when both have.
+fn both(one: Option<Storing>, other: Option<Storing>) -> Option<Storing> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Box::pin(async move { one.await.and(other.await) })),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Runs a command; whether its answer has to wait until the step is stored.
 fn run(
     shared: &Arc<Shared>,
     core: &mut Core,
     now: Millis,
     caller: Option<ConnectionId>,
     command: Command,
-) -> (Submitted, bool) {
+) -> Result<(Submitted, bool), Box<Missed>> {
     if let Some(error) = core.keeping.as_ref().and_then(|it| it.refuses(&command)) {
-        return (Submitted::Done(Err(error)), false);
+        return Ok((Submitted::Done(Err(error)), false));
     }
+    let again = (core.engine.has_cold_jobs() && command.may_miss()).then(|| command.clone());
     let (before, pulls) = (core.engine.revision(), matches!(command, Command::Pull(_)));
     let mut turn = Turn {
         now,
         caller,
         effects: &mut core.effects,
     };
-    match execute(&mut core.engine, &mut turn, command) {
+    let executed = execute(&mut core.engine, &mut turn, command);
+    if let Some(command) = again {
+        let jobs = core.engine.missed();
+        if !jobs.is_empty() {
+            return Err(Box::new(Missed { command, jobs }));
+        }
+    }
+    Ok(match executed {
         Executed::Done(reply) => {
             let keeping = core.keeping.as_ref();
             let gated =
@@ -664,7 +786,7 @@ fn run(
             };
             (Submitted::Later(Box::pin(wait)), false)
         }
-    }
+    })
 }
 
 /// A wait in progress. Dropping it withdraws it and returns what it was handed but nobody read.

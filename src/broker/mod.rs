@@ -10,6 +10,7 @@ mod hub;
 mod keeping;
 mod local;
 mod meter;
+mod reading;
 mod timer;
 mod writer;
 

@@ -17,6 +17,8 @@ const GATHER_TIME: Duration = Duration::from_millis(10);
 /// The first pause after a failed commit; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// From one look at the sizes of the files to the next.
+const SIZES_PERIOD: Duration = Duration::from_secs(1);
 /// Bytes that must find room before changes are accepted again.
 const PROBE_BYTES: u32 = 1_048_576;
 
@@ -32,6 +34,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
             broker,
             store,
             level,
+            told: None,
         };
         let ended = catch_unwind(AssertUnwindSafe(|| writer.run()));
         if ended.is_err() {
@@ -42,6 +45,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
             if ended.is_err() {
                 shared.lose(&fault);
             }
+            shared.close_readers();
             drop(writer.store);
             shared.file_closed();
         }
@@ -60,6 +64,8 @@ struct Writer {
     broker: Weak<Shared>,
     store: Store,
     level: Durability,
+    /// When the sizes were last told.
+    told: Option<Instant>,
 }
 
 impl Writer {
@@ -108,7 +114,21 @@ impl Writer {
 
     fn commit(&mut self, changes: &Changes) -> Result<(), StoreError> {
         let sync = changes.durable || self.level == Durability::Durable;
-        self.store.commit(changes, sync)
+        let began = Instant::now();
+        self.store.commit(changes, sync)?;
+        self.tell_usage(began.elapsed());
+        Ok(())
+    }
+
+    /// Tells how large the files are, now and then.
+    fn tell_usage(&mut self, commit: Duration) {
+        if self.told.is_some_and(|told| told.elapsed() < SIZES_PERIOD) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        if let Some(shared) = self.broker.upgrade() {
+            shared.note_usage(self.store.sizes(), commit);
+        }
     }
 
     /// Tries again until it works, as nobody waits for it; false when the broker ends before that.

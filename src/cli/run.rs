@@ -31,7 +31,7 @@ use crate::engine;
 use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
-use crate::metrics::{Exporter, warn_of_memory};
+use crate::metrics::{Exporter, warn_of_memory, warn_of_storage};
 use crate::net::{Tls, TlsError};
 use crate::server::{self, FrameLimit, ServerOptions, Stop};
 use crate::webhooks;
@@ -234,6 +234,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         let broker = Arc::clone(&broker);
         tokio::spawn(warn_of_memory(broker, threshold, shutdown.clone()));
     }
+    if let Some(threshold) = config.storage_warning {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(warn_of_storage(broker, threshold, shutdown.clone()));
+    }
     end_on_signal(signals, Arc::clone(&broker), stop, config.shutdown_timeout);
     end_in_time(shutdown.clone());
     if config.stdio {
@@ -283,13 +287,26 @@ fn open_broker(config: &Config) -> Result<LocalBroker, Fatal> {
 }
 
 fn engine_config(config: &Config) -> engine::Config {
+    let retention = config.retention;
+    let kept = match &config.data {
+        None => engine::Config {
+            completed_max: retention.completed_max,
+            ..engine::Config::default()
+        },
+        // The file has what leaves memory, so nothing is lost with it.
+        Some(_) => engine::Config {
+            completed_max: retention.stored_max,
+            completed_in_memory_max: retention.completed_max,
+            results_max: usize::MAX,
+            ..engine::Config::default()
+        },
+    };
     engine::Config {
-        completed_max: config.retention.completed_max,
         completed_retention: config.retention.completed_age,
         worker_timeout: config.worker_timeout,
         private_webhooks: config.webhooks.private,
         notices: config.notices,
-        ..engine::Config::default()
+        ..kept
     }
 }
 

@@ -91,12 +91,14 @@ impl Reader<'_> {
 
     pub(super) fn retention(&self) -> Result<Retention, ConfigError> {
         let max = self.integer(Key::CompletedMax, "positive", 1)?;
+        let stored_max = self.integer(Key::StoredCompletedMax, "positive", 1)?;
         let age = match self.given(Key::CompletedRetention) {
             None => None,
             Some(_) => Some(self.integer(Key::CompletedRetention, "non-negative", 0)?),
         };
         Ok(Retention {
             completed_max: max.try_into().unwrap_or(usize::MAX),
+            stored_max: stored_max.try_into().unwrap_or(usize::MAX),
             completed_age: age.map(|ms| ms.try_into().unwrap_or(Millis::MAX)),
         })
     }

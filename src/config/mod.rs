@@ -85,6 +85,7 @@ pub enum Key {
     Durability,
     StorageDriver,
     CompletedMax,
+    StoredCompletedMax,
     CompletedRetention,
     ShutdownTimeout,
     WorkerTimeout,
@@ -92,6 +93,7 @@ pub enum Key {
     QueueSize,
     WorkerOverload,
     MemoryWarning,
+    StorageWarning,
     WebhookAttempts,
     WebhookDelay,
     WebhookPrivate,
@@ -174,7 +176,9 @@ pub const SETTINGS: &[Setting] = &[
     setting!(StorageDriver, Some("storage-driver"), ["BUNQUEUE_STORAGE_DRIVER"], "memory|sqlite", "", Both,
         "Where jobs are kept; unset, a data file decides; sqlite without a data file is an error, and so is memory with one"),
     setting!(CompletedMax, Some("max-completed-jobs"), ["BUNQUEUE_MAX_COMPLETED_JOBS", "MAX_COMPLETED_JOBS"], "N", "50000", Both,
-        "Completed jobs kept over all queues; beyond it the oldest are deleted"),
+        "Completed jobs kept in memory over all queues; beyond it the oldest are deleted, or left to the data file"),
+    setting!(StoredCompletedMax, Some("max-stored-completed-jobs"), ["BUNQUEUE_MAX_STORED_COMPLETED_JOBS"], "N", "1000000", Both,
+        "Completed jobs kept in the data file over all queues; beyond it the oldest are deleted"),
     setting!(CompletedRetention, Some("completed-retention-ms"), ["BUNQUEUE_COMPLETED_RETENTION_MS", "COMPLETED_RETENTION_MS"], "MS", "", Both,
         "Time after which a completed job is deleted, 0 at once; unset, only their number counts"),
     setting!(ShutdownTimeout, Some("shutdown-timeout-ms"), ["SHUTDOWN_TIMEOUT_MS"], "MS", "30000", Serve,
@@ -189,6 +193,8 @@ pub const SETTINGS: &[Setting] = &[
         "Time at capacity after which subscribers of a worker's queues get the event worker:overloaded; 0: never"),
     setting!(MemoryWarning, Some("memory-warning-mb"), ["MEMORY_WARNING_MB"], "MB", "0", Both,
         "Heap in MiB at which all subscribers get the event server:memory-warning (Linux only); 0: never"),
+    setting!(StorageWarning, Some("storage-warning-mb"), ["STORAGE_WARNING_MB"], "MB", "0", Both,
+        "Size of the data file in MiB at which all subscribers get the event server:storage-warning; 0: never"),
     setting!(WebhookAttempts, Some("webhook-max-retries"), ["WEBHOOK_MAX_RETRIES"], "N", "3", Both,
         "Attempts for each call of a webhook, the first one included"),
     setting!(WebhookDelay, Some("webhook-retry-delay-ms"), ["WEBHOOK_RETRY_DELAY_MS"], "MS", "1000", Both,
@@ -213,7 +219,6 @@ pub const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
     ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
-    ("STORAGE_WARNING_MB", "0", "does not warn of large files"),
 ];
 
 /// A way to call the program.
@@ -288,6 +293,8 @@ pub struct Config {
     pub notices: NoticeBounds,
     /// Heap in MiB at which they are told of it; `None`: never.
     pub memory_warning: Option<u64>,
+    /// MiB of the data file that are worth a notice; `None`: none is.
+    pub storage_warning: Option<u64>,
     /// Calls of webhooks.
     pub webhooks: Webhooks,
     /// Toolsets that agents get, as given; `None`: all.
@@ -359,8 +366,10 @@ pub struct Tcp {
 /// How long completed jobs are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Retention {
-    /// How many over all queues, at least 1.
+    /// How many in memory over all queues, at least 1.
     pub completed_max: usize,
+    /// How many in all with a data file, at least 1.
+    pub stored_max: usize,
     /// For how many ms; `None`: as long as they are not too many.
     pub completed_age: Option<Millis>,
 }

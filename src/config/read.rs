@@ -36,6 +36,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
         worker_timeout: reader.worker_timeout()?,
         notices: reader.notices()?,
         memory_warning: reader.bound(Key::MemoryWarning)?,
+        storage_warning: reader.bound(Key::StorageWarning)?,
         webhooks: reader.webhooks()?,
         toolsets: reader.given(Key::Toolsets),
         ignored: reader.ignored(program),

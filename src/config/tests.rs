@@ -271,12 +271,18 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
     let read = |given: &[(&str, &str)]| load(Program::Mcp, &Fixed(given)).unwrap().retention;
     let default = Retention {
         completed_max: 50_000,
+        stored_max: 1_000_000,
         completed_age: None,
     };
     assert_eq!(read(&[]), default);
-    let given = [("MAX_COMPLETED_JOBS", "5"), ("COMPLETED_RETENTION_MS", "0")];
+    let given = [
+        ("MAX_COMPLETED_JOBS", "5"),
+        ("BUNQUEUE_MAX_STORED_COMPLETED_JOBS", "7"),
+        ("COMPLETED_RETENTION_MS", "0"),
+    ];
     let set = Retention {
         completed_max: 5,
+        stored_max: 7,
         completed_age: Some(0),
     };
     assert_eq!(read(&given), set);
@@ -287,6 +293,7 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
         ("--completed-retention-ms", ""),
         ("--completed-retention-ms", "NaN"),
         ("MAX_COMPLETED_JOBS", "0"),
+        ("--max-stored-completed-jobs", "many"),
     ] {
         let text = fault(Program::Serve, &[(setting, value)]);
         assert!(text.starts_with(setting), "{text}");
@@ -459,7 +466,6 @@ fn harmless_values_of_missing_settings_pass() {
         ("BUNQUEUE_MODE", "embedded"),
         ("BUNQUEUE_MCP_TOOLSETS", "ALL"),
         ("BUNQUEUE_MCP_CONFIRM", "off"),
-        ("STORAGE_WARNING_MB", "0"),
     ];
     assert!(load(Program::Mcp, &Fixed(&given)).is_ok());
 }
@@ -504,14 +510,19 @@ fn webhooks_and_workers_have_the_defaults_of_the_contract() {
 fn notices_have_the_defaults_of_the_contract_and_0_switches_them_off() {
     let read = |given| {
         let config = load(Program::Mcp, &Fixed(given)).unwrap();
-        (config.notices, config.memory_warning)
+        (
+            config.notices,
+            config.memory_warning,
+            config.storage_warning,
+        )
     };
-    assert_eq!(read(&[]), (NoticeBounds::default(), None));
+    assert_eq!(read(&[]), (NoticeBounds::default(), None, None));
     let names = [
         "QUEUE_IDLE_THRESHOLD_MS",
         "QUEUE_SIZE_THRESHOLD",
         "WORKER_OVERLOAD_THRESHOLD_MS",
         "MEMORY_WARNING_MB",
+        "STORAGE_WARNING_MB",
     ];
     let off = names.map(|name| (name, "0"));
     let nothing = NoticeBounds {
@@ -519,22 +530,19 @@ fn notices_have_the_defaults_of_the_contract_and_0_switches_them_off() {
         queue_size: None,
         worker_overload: None,
     };
-    assert_eq!(read(&off), (nothing, None));
-    let numbers = ["1", "2", "3", "4"];
+    assert_eq!(read(&off), (nothing, None, None));
+    let numbers = ["1", "2", "3", "4", "5"];
     let given: Vec<_> = names.into_iter().zip(numbers).collect();
     let bounds = NoticeBounds {
         queue_idle: Some(1),
         queue_size: Some(2),
         worker_overload: Some(3),
     };
-    assert_eq!(read(&given), (bounds, Some(4)));
+    assert_eq!(read(&given), (bounds, Some(4), Some(5)));
     for name in names {
         let text = fault(Program::Serve, &[(name, "-1")]);
         assert!(text.starts_with(name), "{text}");
     }
-    let storage = "STORAGE_WARNING_MB";
-    assert!(load(Program::Serve, &Fixed(&[(storage, "0")])).is_ok());
-    assert!(fault(Program::Serve, &[(storage, "1")]).contains(storage));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::broker::{
     ALL_CALL_BYTES_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX,
 };
 use crate::command::bounds;
+use crate::config::{Key, Setting};
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, COMPACTION_PERIOD, CRONS_MAX, Config,
     DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
@@ -50,6 +51,12 @@ pub(super) fn page() -> String {
         }
     }
     text
+}
+
+/// The default of a setting that is a number.
+fn default_of(key: Key) -> i128 {
+    let default = Setting::of(key).map(|setting| setting.default.parse());
+    default.and_then(Result::ok).unwrap_or_default()
 }
 
 fn names_and_values() -> Vec<Row> {
@@ -307,14 +314,19 @@ fn retention() -> Vec<Row> {
     let forgotten = config.worker_timeout.saturating_mul(FORGET_AFTER_TIMEOUTS);
     vec![
         (
-            "completed jobs, all queues together",
+            "completed jobs in memory, all queues together",
             count(config.completed_max),
+            "jobs, the newest; those that an unfinished job depends on go last. With a data file the others stay there, and are read from it",
+        ),
+        (
+            "completed jobs in a data file, all queues together",
+            default_of(Key::StoredCompletedMax),
             "jobs, the newest; those that an unfinished job depends on go last",
         ),
         (
             "results",
             count(config.results_max),
-            "results, the last used; those that an unfinished job needs go last",
+            "results, the last used; those that an unfinished job needs go last. With a data file all results of the jobs that are kept",
         ),
         (
             "ids of completed jobs that were deleted, for later dependents",

@@ -119,9 +119,7 @@ impl Engine {
             ] {
                 for (done_seq, key) in keys {
                     is(*key, &[state])?;
-                    let life = self.store.job(*key).life.as_ref();
-                    let own = life.map(|life| life.done_seq);
-                    same("the order of ends", &own, &Some(*done_seq))?;
+                    same("the order of ends", &self.done(*key).seq, done_seq)?;
                 }
                 listed += keys.len();
             }
@@ -387,6 +385,7 @@ impl Engine {
         if let Some(at) = self.retention.armed_at {
             armed.needs(at, Timer::Completed);
         }
+        self.check_cold()?;
         let with_result = self.store.all().filter(|(_, job)| {
             let life = job.life.as_ref();
             life.is_some_and(|life| life.result.is_some())

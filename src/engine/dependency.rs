@@ -87,8 +87,9 @@ impl Engine {
 
     /// Queue and result of a job that has completed and is kept.
     fn completion(&self, id: &JobId) -> Option<(Arc<str>, Option<Payload>)> {
-        let job = self.store.job(self.store.find(id)?);
-        if job.state != State::Completed {
+        let key = self.store.find(id)?;
+        let job = self.store.job(key);
+        if job.state != State::Completed || self.misses(key) {
             return None;
         }
         let result = job.life.as_ref().and_then(|life| life.result.clone());

@@ -121,6 +121,13 @@ pub enum EventKind {
         /// MiB in RAM.
         resident_mib: u64,
     },
+    /// A notice, told as one of each queue: the data file is large. The engine makes none.
+    StorageWarning {
+        /// MiB of the file and its log.
+        size_mib: u64,
+        /// How many are worth a notice.
+        threshold_mib: u64,
+    },
 }
 
 /// A worker that has as many jobs as it can work on.
@@ -172,11 +179,12 @@ pub enum EventType {
     QueueThreshold,
     WorkerOverloaded,
     MemoryWarning,
+    StorageWarning,
 }
 
 impl EventType {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Pushed,
         Self::Duplicated,
         Self::Pulled,
@@ -198,6 +206,7 @@ impl EventType {
         Self::QueueThreshold,
         Self::WorkerOverloaded,
         Self::MemoryWarning,
+        Self::StorageWarning,
     ];
 
     /// The name on the wire.
@@ -224,6 +233,7 @@ impl EventType {
             Self::QueueThreshold => "queue:threshold",
             Self::WorkerOverloaded => "worker:overloaded",
             Self::MemoryWarning => "server:memory-warning",
+            Self::StorageWarning => "server:storage-warning",
         }
     }
 }
@@ -305,6 +315,7 @@ impl EventKind {
             Self::QueueThreshold { .. } => EventType::QueueThreshold,
             Self::WorkerOverloaded { .. } => EventType::WorkerOverloaded,
             Self::MemoryWarning { .. } => EventType::MemoryWarning,
+            Self::StorageWarning { .. } => EventType::StorageWarning,
         }
     }
 

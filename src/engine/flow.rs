@@ -210,6 +210,9 @@ impl Engine {
                 parent: other.clone(),
             });
         }
+        if self.misses(child_key) {
+            return Err(Refusal::ChildNotFound(child.clone()));
+        }
         self.check_runs_once(child_key)?;
         if !declared {
             self.linkable(parent)?;

@@ -23,6 +23,7 @@ mod admission;
 mod backlog;
 mod capacity;
 mod check;
+mod cold;
 mod control;
 mod cron;
 mod dead_letter;
@@ -65,6 +66,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use backlog::{Affinity, PullGroup};
+pub use cold::Body;
 pub use cron::{
     CRONS_MAX, Cron, CronDefinition, CronFigures, CronPage, DISCARDED_TOKENS_MAX, NewCron,
 };
@@ -75,7 +77,7 @@ pub use event::{Event, EventKind, EventType, EventTypes, StallDetail, WorkerLoad
 pub use figures::{
     COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
     MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
-    StorageStatus, Throughput, Timed, Totalled, Totals,
+    StorageStatus, StorageUsage, Throughput, Timed, Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken, StoredId};
@@ -111,6 +113,7 @@ pub use webhook::{
 };
 pub use worker::{FORGET_AFTER_TIMEOUTS, WORKER_BYTES_MAX, WORKERS_MAX};
 
+use cold::Cold;
 use cron::Crons;
 use deadline::{Deadlines, Timer};
 use delivery::Waits;
@@ -141,6 +144,8 @@ fn later(now: Millis, ms: f64) -> Millis {
 pub struct Config {
     /// Completed jobs kept over all queues; those that a live job depends on go last.
     pub completed_max: usize,
+    /// Of them, those whose bodies need not leave memory ([`Engine::chill`]); only with a store that has them.
+    pub completed_in_memory_max: usize,
     /// Ms a completed job is kept, unless a live job depends on it; `None` means for ever.
     pub completed_retention: Option<Millis>,
     /// Results kept, the most recently used; those that a live job needs go last.
@@ -188,6 +193,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             completed_max: 50_000,
+            completed_in_memory_max: usize::MAX,
             completed_retention: None,
             results_max: 10_000,
             logged_jobs_max: 10_000,
@@ -270,6 +276,7 @@ pub struct Engine {
     waits: Waits,
     dependencies: Dependencies,
     retention: Retention,
+    cold: Cold,
     workers: Workers,
     figures: Figures,
     webhooks: Webhooks,
@@ -304,6 +311,7 @@ impl Engine {
         Self {
             dependencies: Dependencies::default(),
             retention: Retention::default(),
+            cold: Cold::default(),
             workers: Workers::default(),
             figures: Figures::default(),
             webhooks: Webhooks::default(),
@@ -398,6 +406,16 @@ impl Engine {
     /// How the store is from now on.
     pub fn set_storage(&mut self, status: StorageStatus) {
         self.storage = status;
+    }
+
+    /// How much the store holds and how fast it is.
+    pub const fn set_storage_usage(&mut self, usage: StorageUsage) {
+        self.storage.usage = usage;
+    }
+
+    /// What was said of the store last.
+    pub const fn storage_usage(&self) -> StorageUsage {
+        self.storage.usage
     }
 
     /// How many jobs are active.

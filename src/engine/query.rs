@@ -138,6 +138,8 @@ impl Engine {
     }
 
     pub(super) fn detail(&self, key: JobKey) -> JobDetail {
+        // Without its body it is what nobody will see.
+        self.misses(key);
         let job = self.store.job(key);
         let result = job.life.as_ref().and_then(|life| life.result.clone());
         JobDetail {

@@ -159,6 +159,9 @@ impl Engine {
         let mut key = completed;
         // Each step leads to a younger job, so this ends.
         while self.store.job(key).state == State::Completed {
+            if self.misses(key) {
+                break;
+            }
             let life = self.store.job(key).life.as_ref();
             let successor = life.and_then(|life| life.successor.as_deref());
             let Some(next) = successor.and_then(|id| self.store.find(id)) else {

@@ -53,7 +53,11 @@ impl Engine {
             return 0;
         };
         let letters = match selection {
-            DlqSelection::One(id) => self.finished(key, id, State::Failed),
+            DlqSelection::One(id) => {
+                let found = self.find_in(key, id, State::Failed);
+                let life = found.and_then(|key| self.store.job(key).life.as_ref());
+                life.map(|life| life.done_seq).into_iter().collect()
+            }
             DlqSelection::Matching(filter) => self.matching_letters(key, filter),
         };
         self.run_each(
@@ -76,8 +80,11 @@ impl Engine {
         let Some(key) = self.queues.find(queue) else {
             return 0;
         };
-        let jobs = match selection {
-            CompletedSelection::One(id) => self.finished(key, id, State::Completed),
+        let jobs: Vec<u64> = match selection {
+            CompletedSelection::One(id) => {
+                let found = self.find_in(key, id, State::Completed);
+                found.map(|key| self.done(key).seq).into_iter().collect()
+            }
             CompletedSelection::Oldest { until, limit } => {
                 let completed = self.queues.get(key).completed.iter();
                 completed
@@ -87,6 +94,11 @@ impl Engine {
                     .collect()
             }
         };
+        let completed = &self.queues.get(key).completed;
+        let keys = jobs.iter().filter_map(|place| completed.get(place));
+        if self.misses_any(keys.copied()) {
+            return 0;
+        }
         self.run_each(
             turn,
             key,
@@ -94,13 +106,6 @@ impl Engine {
             |queue| &queue.completed,
             Self::rerun_completed,
         )
-    }
-
-    /// The place of that job among the finished ones of the queue, if it stands there.
-    fn finished(&self, queue: QueueKey, id: &JobId, state: State) -> Vec<u64> {
-        let found = self.find_in(queue, id, state);
-        let life = found.and_then(|key| self.store.job(key).life.as_ref());
-        life.map(|life| life.done_seq).into_iter().collect()
     }
 
     /// Runs finished jobs again in one step; how many were not refused. What happens to one of them can take others of

@@ -66,7 +66,7 @@ impl Recency {
         }
     }
 
-    fn forget(&mut self, key: JobKey) {
+    pub(super) fn forget(&mut self, key: JobKey) {
         if let Some(stamp) = self.stamps.remove(&key) {
             self.order.remove(&stamp);
         }
@@ -173,14 +173,14 @@ impl Retention {
         lines.is_some()
     }
 
-    /// Drops the least recently used logs as long as there are more than `max` of them, or than `max_bytes` in them.
-    fn bound_logs(&mut self, max: usize, max_bytes: usize) {
-        while self.log_bytes > max_bytes || self.logs.len() > max {
-            let Some(evicted) = self.log_use.evict(self.logs.len().saturating_sub(1)) else {
-                return;
-            };
-            self.drop_log(evicted);
+    /// Drops the log that was used least recently, when there are more than `max`, or than `max_bytes` in them; whose.
+    fn drop_surplus_log(&mut self, max: usize, max_bytes: usize) -> Option<JobKey> {
+        if self.log_bytes <= max_bytes && self.logs.len() <= max {
+            return None;
         }
+        let evicted = self.log_use.evict(self.logs.len().saturating_sub(1))?;
+        self.drop_log(evicted);
+        Some(evicted)
     }
 }
 
@@ -203,12 +203,12 @@ impl Engine {
         let done_seq = life.done_seq;
         if result.is_some() {
             life.result = result;
-            self.retention.results.touch(key, needed);
-            if let Some(evicted) = self.retention.results.evict(self.config.results_max) {
-                self.store.job_mut(evicted).life().result = None;
-            }
+            self.keep_result(key);
         }
         self.retention.completed.insert((needed, done_seq), key);
+        if !self.retention.logs.contains_key(&key) {
+            self.cold.enter(done_seq, key);
+        }
         self.arm_retention();
         if self.retention.completed.len() > self.config.completed_max
             && let Some((_, oldest)) = self.retention.completed.first_key_value()
@@ -217,12 +217,21 @@ impl Engine {
         }
     }
 
+    /// A result is there, at the cost of the one that was used least recently.
+    pub(super) fn keep_result(&mut self, key: JobKey) {
+        let needed = self.is_needed(&self.store.job(key).id);
+        self.retention.results.touch(key, needed);
+        if let Some(evicted) = self.retention.results.evict(self.config.results_max) {
+            self.store.job_mut(evicted).life().result = None;
+        }
+    }
+
     /// Puts a completed job from a store into its place; they come in order, and once all live jobs are there.
     pub(super) fn load_completed(&mut self, key: JobKey) {
         let job = self.store.job(key);
         let needed = self.is_needed(&job.id);
+        let done_seq = self.done(key).seq;
         let life = job.life.as_ref();
-        let done_seq = life.map_or(0, |life| life.done_seq);
         if life.is_some_and(|life| life.result.is_some()) {
             self.retention.results.touch(key, needed);
         }
@@ -256,8 +265,7 @@ impl Engine {
         let Some(key) = found.filter(|key| self.store.job(*key).state == State::Completed) else {
             return;
         };
-        let life = self.store.job(key).life.as_ref();
-        let done_seq = life.map_or(0, |life| life.done_seq);
+        let done_seq = self.done(key).seq;
         // A job that is just completing is not kept yet.
         let completed = &mut self.retention.completed;
         if completed.remove(&(!needed, done_seq)).is_some() {
@@ -274,19 +282,17 @@ impl Engine {
     }
 
     pub(super) fn completed_at(&self, key: JobKey) -> Millis {
-        let life = self.store.job(key).life.as_ref();
-        life.and_then(|life| life.completed_at)
-            .unwrap_or(Millis::MIN)
+        self.done(key).at.unwrap_or(Millis::MIN)
     }
 
     /// Takes a completed job from its place, and its result out of use; it then stands nowhere.
     pub(super) fn leave_completed(&mut self, key: JobKey) {
         let needed = self.is_needed(&self.store.job(key).id);
-        let job = self.store.job_mut(key);
-        let queue = job.queue;
-        let done_seq = job.life().done_seq;
+        let queue = self.store.job(key).queue;
+        let done_seq = self.done(key).seq;
         self.queues.get_mut(queue).completed.remove(&done_seq);
         self.retention.completed.remove(&(needed, done_seq));
+        self.cold.leave(done_seq, key);
         self.retention.results.forget(key);
         if self.retention.completed.is_empty() {
             self.disarm_retention();
@@ -330,6 +336,9 @@ impl Engine {
 
     /// A result, which thereby counts as used.
     pub(super) fn read_result(&mut self, key: JobKey) -> Option<Payload> {
+        if self.misses(key) {
+            return None;
+        }
         let job = self.store.job(key);
         let result = job.life.as_ref()?.result.clone()?;
         let needed = self.is_needed(&job.id);
@@ -350,6 +359,10 @@ impl Engine {
         let Some(key) = self.store.find(id) else {
             return Change::NotFound;
         };
+        // How many lines it keeps.
+        if self.misses(key) {
+            return Change::NotFound;
+        }
         let keep = self
             .store
             .job(key)
@@ -371,7 +384,10 @@ impl Engine {
             message,
         };
         retention.append(key, line, keep);
-        retention.bound_logs(self.config.logged_jobs_max, self.config.log_bytes_max);
+        let (max, max_bytes) = (self.config.logged_jobs_max, self.config.log_bytes_max);
+        while let Some(dropped) = self.retention.drop_surplus_log(max, max_bytes) {
+            self.note_log_gone(dropped);
+        }
         Change::Applied
     }
 
@@ -396,6 +412,7 @@ impl Engine {
         self.retention.cut_log(key, keep);
         if keep == 0 {
             self.retention.forget(key);
+            self.note_log_gone(key);
         }
         self.retention.log_marks.touch(key);
     }

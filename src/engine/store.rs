@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
+use super::cold::Body;
 use super::dead_letter::{DeadLetter, Trail};
 use super::id::{JobId, LockToken};
 use super::job::{
@@ -453,6 +454,19 @@ impl Store {
     pub(super) fn body_mut(&mut self, key: JobKey) -> &mut Job {
         self.marks.touch_body(key);
         self.jobs.at_mut(key.row())
+    }
+
+    /// Takes the body of a completed job out, and throws it away.
+    pub(super) fn empty(&mut self, key: JobKey) {
+        let job = self.jobs.at_mut(key.row());
+        (job.data, job.options, job.life) = (None, None, None);
+    }
+
+    /// Puts back the body of a job, which has not changed thereby.
+    pub(super) fn fill(&mut self, key: JobKey, body: Body) {
+        let job = self.jobs.at_mut(key.row());
+        (job.data, job.options) = (body.data, body.options);
+        job.life = body.life.map(|life| life.with_result(body.result));
     }
 
     pub(super) fn len(&self) -> usize {

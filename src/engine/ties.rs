@@ -51,8 +51,24 @@ impl Engine {
             self.check_dependencies_exist(jobs)?;
             self.check_parents(queue, jobs, &prospects)?;
             self.check_for_cycles(jobs, &prospects)?;
+            self.check_results(jobs)?;
         }
         self.check_replacements(jobs, &prospects)
+    }
+
+    /// Whether the results of those children that have completed already are there to be kept for their parents; what
+    /// says no means nothing else (see [`super::cold`]).
+    fn check_results(&self, jobs: &[NewJob]) -> Result<(), BatchRefusal> {
+        let links = jobs.iter().filter_map(|job| job.links.as_ref());
+        let children = links.flat_map(|links| &links.children);
+        let missed = children.filter(|id| self.store.find(id).is_some_and(|key| self.misses(key)));
+        match missed.last() {
+            None => Ok(()),
+            Some(id) => Err(BatchRefusal {
+                index: None,
+                refusal: Refusal::ChildNotFound(id.clone()),
+            }),
+        }
     }
 
     fn foresee<'a>(&'a self, queue: &str, jobs: &'a [NewJob]) -> Vec<Prospect<'a>> {

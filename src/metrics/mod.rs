@@ -1,15 +1,15 @@
 //! Metrics for Prometheus (engine contract, section 22): the text that every door hands out, and what the system says of
-//! this process, with a warning when it takes much memory. The figures themselves are the engine's, read in one turn.
+//! this process, with warnings when it takes much memory or its data file much room. The figures themselves are the engine's, read in one turn.
 
-mod memory;
 mod process;
 mod text;
+mod warning;
 
 use std::sync::Arc;
 
-pub use memory::warn_of_memory;
 pub use process::Process;
 pub use text::{CONTENT_TYPE, render};
+pub use warning::{warn_of_memory, warn_of_storage};
 
 use crate::broker::{Broker, BrokerExt};
 use crate::command::{CommandError, GetOverview};

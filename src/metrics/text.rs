@@ -4,7 +4,7 @@
 use std::fmt::{Display, Write};
 
 use super::Process;
-use crate::engine::{Counts, Histogram, Overview};
+use crate::engine::{Counts, Durability, Histogram, Overview};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -160,6 +160,22 @@ impl Text {
             "bunqueue_storage_disk_full",
             "1 while the disk is full",
             full,
+        );
+        if storage.durability == Durability::None {
+            return;
+        }
+        let usage = storage.usage;
+        let help = "Size of the data file";
+        self.gauge("bunqueue_storage_file_bytes", help, usage.file_bytes);
+        let help = "Size of its write-ahead file";
+        self.gauge("bunqueue_storage_log_bytes", help, usage.log_bytes);
+        let help = "Jobs and queues with changes that are not stored yet";
+        self.gauge("bunqueue_storage_unsaved", help, usage.unsaved);
+        let help = "How long the last commit took";
+        self.gauge(
+            "bunqueue_storage_commit_seconds",
+            help,
+            usage.commit.as_secs_f64(),
         );
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, Rows};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, Statement};
 
 use super::StoreError;
 use super::row::{
@@ -18,6 +18,9 @@ use crate::engine::{
     Config, CronRecord, Engine, GroupRecord, JobRecord, KeyRecord, Loader, LogLine, Millis,
     MinuteRecord, Payload, ProofRecord, QueueRecord, TieRecord, WebhookRecord,
 };
+
+/// Data that stands apart from its job.
+pub(super) const DATA: &str = "SELECT data FROM job_data WHERE seq = ?1";
 
 /// Names of queues by their numbers in the file.
 type QueueNames = HashMap<i64, Arc<str>>;
@@ -187,22 +190,14 @@ fn load_jobs(
 ) -> Result<(), StoreError> {
     let mut ties = connection.prepare("SELECT * FROM tie ORDER BY job")?;
     let mut logs = connection.prepare("SELECT * FROM log ORDER BY job, line")?;
-    let mut data = connection.prepare("SELECT data FROM job_data WHERE seq = ?1")?;
+    let mut data = connection.prepare(DATA)?;
     let mut jobs = connection.prepare(&format!("{JOBS} ORDER BY seq"))?;
     let mut ties = Side::new(ties.query([])?, read_tie)?;
     let mut logs = Side::new(logs.query([])?, read_line)?;
     let mut rows = jobs.query([])?;
     while let Some(row) = rows.next()? {
-        let mut record = read_job(row, name_of(names, row, 1)?)?;
+        let record = read_job(row, name_of(names, row, 1)?, &mut data)?;
         let seq = signed(record.seq);
-        if Flags(row.get(moving(row)? + FLAGS)?).has(Flags::DATA_APART) {
-            let apart = data.query_row([seq], |row| Ok(payload_in(row, 0)));
-            record.data = apart.optional()?.transpose()?.flatten();
-            if record.data.is_none() {
-                let what = "the data of a job";
-                return Err(StoreError::Value { what });
-            }
-        }
         let (tied, log) = (ties.take(seq)?, logs.take(seq)?);
         loader.job(record, tied, log)?;
     }
@@ -210,7 +205,7 @@ fn load_jobs(
 }
 
 /// Jobs as [`read_job`] reads them.
-const JOBS: &str = "SELECT * FROM job LEFT JOIN course ON course.job = job.seq";
+pub(super) const JOBS: &str = "SELECT * FROM job LEFT JOIN course ON course.job = job.seq";
 /// Where the columns begin that both tables have, in `job` and in `course`, which follows it.
 const ADMITTED: usize = 9;
 const COURSE: usize = 14;
@@ -227,9 +222,23 @@ fn moving(row: &Row<'_>) -> Result<usize, StoreError> {
     Ok(if is_as_admitted { ADMITTED } else { COURSE + 1 })
 }
 
-fn read_job(row: &Row<'_>, queue: Arc<str>) -> Result<JobRecord, StoreError> {
+/// A row of [`JOBS`]; `data` is [`DATA`].
+pub(super) fn read_job(
+    row: &Row<'_>,
+    queue: Arc<str>,
+    data: &mut Statement<'_>,
+) -> Result<JobRecord, StoreError> {
     let moving = moving(row)?;
     let flags = Flags(row.get(moving + FLAGS)?);
+    let seq: i64 = row.get(0)?;
+    let data = if flags.has(Flags::DATA_APART) {
+        let apart = data.query_row([seq], |row| Ok(payload_in(row, 0)));
+        let what = "the data of a job";
+        let apart = apart.optional()?.transpose()?.flatten();
+        Some(apart.ok_or(StoreError::Value { what })?)
+    } else {
+        payload_in(row, 8)?
+    };
     let key_until: Option<Millis> = row.get(moving + KEY_UNTIL)?;
     let key = match (flags.has(Flags::OWNS_KEY), key_until) {
         (false, _) => KeyRecord::NotOwned,
@@ -244,7 +253,7 @@ fn read_job(row: &Row<'_>, queue: Arc<str>) -> Result<JobRecord, StoreError> {
         has_custom_id: flags.has(Flags::CUSTOM_ID),
         queue,
         name: text_in(row, 3)?.unwrap_or_else(|| DEFAULT_NAME.into()),
-        data: payload_in(row, 8)?,
+        data,
         body_changed: false,
         unwritten: flags.has(Flags::UNWRITTEN),
         priority: row.get(moving + PRIORITY)?,

@@ -5,6 +5,7 @@
 //! that a row costs one write to one place (engine contract, section 24).
 
 mod backup;
+mod bodies;
 mod error;
 mod load;
 mod owner;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub use backup::{Contents, CopyError, CopyFault, Role, backup, restore};
+pub use bodies::Bodies;
 pub use error::StoreError;
 use owner::Owner;
 use write::Names;
@@ -103,6 +105,11 @@ impl Store {
     /// [`StoreError`], when the file cannot be read or what it holds is not what an engine has left there.
     pub fn load(&self, config: Config, seed: [u8; 32], now: Millis) -> Result<Engine, StoreError> {
         load::load(&self.connection, config, seed, now)
+    }
+
+    /// Reads what the engine has let go of ([`Engine::chill`]), from any thread.
+    pub fn bodies(&self) -> Bodies {
+        Bodies::new(&self.path)
     }
 
     /// Stores changes, all or none. With `sync` they survive a power cut once this returns; without, only the end of this

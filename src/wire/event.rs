@@ -61,7 +61,8 @@ fn extra_entries(kind: &EventKind) -> usize {
         | EventKind::QueueIdle { .. }
         | EventKind::QueueThreshold { .. }
         | EventKind::WorkerOverloaded { .. }
-        | EventKind::MemoryWarning { .. } => 1,
+        | EventKind::MemoryWarning { .. }
+        | EventKind::StorageWarning { .. } => 1,
     }
 }
 
@@ -131,6 +132,14 @@ fn write_extra(map: &mut Entries<'_>, kind: &EventKind) {
             map.number("heapUsedMB", *heap_mib as f64);
             map.number("thresholdMB", *threshold_mib as f64);
             map.number("rssMB", *resident_mib as f64);
+        }
+        EventKind::StorageWarning {
+            size_mib,
+            threshold_mib,
+        } => {
+            map.nested("data", 2);
+            map.number("sizeMB", *size_mib as f64);
+            map.number("thresholdMB", *threshold_mib as f64);
         }
     }
 }
@@ -347,6 +356,14 @@ mod tests {
                 },
                 "server:memory-warning",
                 json!({"data": {"heapUsedMB": 600, "thresholdMB": 512, "rssMB": 700}}),
+            ),
+            (
+                EventKind::StorageWarning {
+                    size_mib: 1_100,
+                    threshold_mib: 1_024,
+                },
+                "server:storage-warning",
+                json!({"data": {"sizeMB": 1_100, "thresholdMB": 1_024}}),
             ),
         ];
         for (kind, name, extra) in cases {

@@ -11,6 +11,7 @@
     reason = "a test that meets something unexpected fails; the exemption in clippy.toml does not reach helpers"
 )]
 
+mod cold;
 mod docs;
 mod engine;
 mod fixtures;

@@ -14,6 +14,7 @@ use bunqueue_mcp::engine::{
     AddOutcome, Added, Config, Counts, Delivery, Durability, EventTypes, JobId, LockToken, NewJob,
     Payload, Report, TokenGiven,
 };
+use bunqueue_mcp::metrics::Exporter;
 use tempfile::TempDir;
 
 use crate::world::{keyed, named, payload, queue, with};
@@ -324,8 +325,26 @@ async fn the_level_in_force_is_told() {
         let status = broker.call(GetStorageStatus).await.unwrap();
         assert_eq!(status.durability, level);
         assert!(!status.is_degraded());
+        assert!(status.usage.file_bytes > 0, "{:?}", status.usage);
         broker.close().await;
     }
+}
+
+#[tokio::test]
+async fn the_metrics_tell_of_the_file() {
+    let place = Place::new();
+    let broker = Arc::new(place.open(Durability::Committed));
+    add(&broker).await;
+    let text = Exporter::new(broker, 0).text().await.unwrap();
+    let value = |name: &str| {
+        let of_it = |line: &&str| line.starts_with(name);
+        let line = text.lines().find(of_it).expect(name);
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(value("bunqueue_storage_file_bytes") > 0.0);
+    assert!(value("bunqueue_storage_log_bytes") >= 0.0);
+    assert!(value("bunqueue_storage_commit_seconds") >= 0.0);
+    assert_eq!(value("bunqueue_storage_unsaved"), 0.0);
 }
 
 /// Nothing but the data file, its log, and the mark of its owner lies beside it.

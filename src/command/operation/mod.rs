@@ -250,6 +250,23 @@ operations! {
 }
 
 impl Command {
+    /// Whether it may need more of completed jobs than an engine has in memory ([`Engine::missed`]).
+    pub fn may_miss(&self) -> bool {
+        use Command as C;
+        match self {
+            C::Add(add) => add.job.links.is_some(),
+            C::AddMany(add) => add.jobs.iter().any(|job| job.links.is_some()),
+            C::Pull(_)
+            | C::Ack(_)
+            | C::AckMany(_)
+            | C::Fail(_)
+            | C::Heartbeat(_)
+            | C::ExtendLock(_)
+            | C::Progress(_) => false,
+            _ => true,
+        }
+    }
+
     /// Whether nothing that is to be kept can change by it.
     pub const fn is_harmless(&self) -> bool {
         use Command as C;

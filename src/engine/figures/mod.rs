@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use latency::{Histogram, LATENCY_BOUNDS, Latency, Timed};
 pub use report::{
     COMPACTION_PERIOD, Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail,
-    QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, Totalled,
+    QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, StorageUsage, Totalled,
 };
 pub use speed::Throughput;
 

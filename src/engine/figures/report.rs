@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::cron::Cron;
 use super::super::job::{JobDetail, JobView, State};
@@ -168,6 +169,21 @@ pub struct StorageStatus {
     pub since: Option<Millis>,
     /// The level in force.
     pub durability: Durability,
+    /// How much there is, and how it comes along.
+    pub usage: StorageUsage,
+}
+
+/// What a store holds and how fast it is; all zero in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageUsage {
+    /// Bytes of the data file.
+    pub file_bytes: u64,
+    /// Bytes of its write-ahead file.
+    pub log_bytes: u64,
+    /// Jobs and queues with changes that are not stored yet.
+    pub unsaved: usize,
+    /// How long the last commit took, from taking the changes to having them stored.
+    pub commit: Duration,
 }
 
 impl StorageStatus {
@@ -177,6 +193,12 @@ impl StorageStatus {
         error: None,
         since: None,
         durability: Durability::None,
+        usage: StorageUsage {
+            file_bytes: 0,
+            log_bytes: 0,
+            unsaved: 0,
+            commit: Duration::ZERO,
+        },
     };
 
     /// Whether anything is wrong.
@@ -401,7 +423,15 @@ impl Engine {
     /// How the store is.
     pub fn storage_status(&mut self, turn: &mut Turn<'_>) -> StorageStatus {
         self.tick(turn);
-        self.storage.clone()
+        self.storage()
+    }
+
+    fn storage(&self) -> StorageStatus {
+        let mut status = self.storage.clone();
+        if status.durability != Durability::None {
+            status.usage.unsaved = self.unsaved();
+        }
+        status
     }
 
     /// Gives back memory that was needed once and is not any more; whether it did: within [`COMPACTION_PERIOD`] of the last
@@ -453,7 +483,7 @@ impl Engine {
             stats: self.read_stats(),
             latency: self.figures.latency.clone(),
             memory: self.read_memory_stats(),
-            storage: self.storage.clone(),
+            storage: self.storage(),
             workers,
             worker_stats,
             crons,

@@ -157,9 +157,9 @@ impl Loader {
                 self.active.push(key);
             }
             State::Completed => {
-                let life = engine.store.job(key).life.as_ref();
-                let done_seq = life.map_or(0, |life| life.done_seq);
+                let done_seq = engine.done(key).seq;
                 self.completed.push((done_seq, key));
+                self.keep_few_bodies(done_seq, key);
             }
             State::Failed => engine.load_failed(key),
             State::Waiting | State::Prioritized | State::Delayed | State::WaitingChildren => {
@@ -167,6 +167,18 @@ impl Loader {
             }
         }
         Ok(())
+    }
+
+    /// Of the completed jobs only as many bodies stay as may, so that a long history needs no more memory while it is read
+    /// than afterwards.
+    fn keep_few_bodies(&mut self, done_seq: u64, key: JobKey) {
+        let engine = &mut self.engine;
+        if !engine.retention.logs.contains_key(&key) {
+            engine.cold.enter(done_seq, key);
+        }
+        if let Some(key) = engine.cold.surplus(engine.config.completed_in_memory_max) {
+            engine.let_body_go(key);
+        }
     }
 
     /// The engine, with everything done that was due by then. Deliveries whose lock still holds go on; others have cost
@@ -305,11 +317,7 @@ fn job_of(
     links: Option<Box<Links>>,
 ) -> Job {
     let result = record.result;
-    let life = record.life.map(|life| {
-        let mut life = Box::new(life.0);
-        life.result = result;
-        life
-    });
+    let life = record.life.map(|life| life.with_result(result));
     Job {
         id: record.id,
         queue,

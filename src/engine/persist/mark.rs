@@ -136,6 +136,12 @@ impl JobMarks {
         }
     }
 
+    /// Whether a job has changed since its record was taken.
+    pub(in crate::engine) fn is_touched(&self, key: JobKey) -> bool {
+        let mark = self.marks.get(key.place());
+        mark.is_some_and(|mark| mark.has(Mark::TOUCHED))
+    }
+
     /// A new job.
     pub(in crate::engine) fn begin(&mut self, key: JobKey) {
         if !self.on {

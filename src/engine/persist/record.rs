@@ -190,6 +190,13 @@ pub enum KeyRecord {
 #[serde(transparent)]
 pub struct LifeRecord(pub(super) Life);
 
+impl LifeRecord {
+    /// The history itself; the result is stored beside it.
+    pub(in crate::engine) fn with_result(self, result: Option<Payload>) -> Box<Life> {
+        Box::new(Life { result, ..self.0 })
+    }
+}
+
 /// What one job has to do with another: it waits or waited for it, is its parent, has its result or its error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TieRecord {

@@ -104,6 +104,10 @@ impl Engine {
         let touched = self.store.marks.take();
         changes.jobs.reserve_exact(touched.len());
         for touched in touched {
+            // What is stored of it is more than there is here, and nothing of that has changed.
+            if self.cold.contains(touched.key) {
+                continue;
+            }
             let job = self.store.job(touched.key);
             changes.durable |= touched.is_new && job.durable;
             changes.jobs.push(self.job_record(touched, job));

@@ -11,8 +11,8 @@ use bunqueue_mcp::command::{
 };
 use bunqueue_mcp::engine::{
     COMPACTION_PERIOD, Config, Counts, Durability, JobId, JobLinks, MemoryStats, MetricKind,
-    Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, Throughput, Timed, TokenGiven,
-    Totals, WorkerRegistration,
+    Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, StorageUsage, Throughput,
+    Timed, TokenGiven, Totals, WorkerRegistration,
 };
 
 use super::flow::after;
@@ -217,6 +217,7 @@ fn sx_1_a_store_that_keeps_nothing_has_no_trouble_and_says_so() {
             error: None,
             since: None,
             durability: Durability::None,
+            usage: StorageUsage::default(),
         }
     );
     assert!(!status.is_degraded());

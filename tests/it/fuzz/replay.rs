@@ -98,3 +98,10 @@ fn payloads_of_clients_and_their_mutations_come_back_as_they_were() {
 fn commands_of_clients_and_their_mutations_leave_a_sound_engine() {
     replay(broker::run, seeds().broker, 150);
 }
+
+/// What fuzzing took for a fault once: an integer that comes back as its float64, and data that reads like an error.
+#[test]
+fn what_was_found_once_passes() {
+    payload::run(&[0xcf, 0x00, 0x09, 0x00, 0x00, 0xf0, 0x00, 0x29, 0x28]);
+    payload::run(b"\xb5Internal server error");
+}

@@ -7,8 +7,8 @@ use crate::command::given::Number;
 use crate::command::schedule::CronDraft;
 use crate::engine::{
     Counts, CronFigures, Durability, JobPreviews, Latency, MemoryStats, QueueDetail, QueueMetrics,
-    QueueSummary, Stats, StorageStatus, Throughput, Totalled, Totals, WebhookStats, WorkerStats,
-    WorkerView,
+    QueueSummary, Stats, StorageStatus, StorageUsage, Throughput, Totalled, Totals, WebhookStats,
+    WorkerStats, WorkerView,
 };
 use crate::wire::shape::Monitor;
 
@@ -70,6 +70,7 @@ fn storage(error: Option<&str>, disk_full: bool) -> StorageStatus {
         error: error.map(Arc::from),
         since: error.map(|_| NOW),
         durability: Durability::None,
+        usage: StorageUsage::default(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bunqueue_mcp::command::{Command, Reply};
 use bunqueue_mcp::engine::{
     Counts, Durability, EventKind, JobView, MemoryStats, MetricKind, Millis, Overview, QueueDetail,
-    QueueHealth, QueueMetrics, QueueSummary, State, Stats, StorageStatus, Throughput, Totalled,
-    Totals,
+    QueueHealth, QueueMetrics, QueueSummary, State, Stats, StorageStatus, StorageUsage, Throughput,
+    Totalled, Totals,
 };
 
 use super::{Place, Reference};
@@ -441,5 +441,6 @@ fn in_memory() -> StorageStatus {
         error: None,
         since: None,
         durability: Durability::None,
+        usage: StorageUsage::default(),
     }
 }

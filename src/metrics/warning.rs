@@ -1,39 +1,94 @@
-//! The warning that this process takes much memory (engine contract, section 22): a notice to everybody who wants it. It
-//! comes once, until the heap has fallen below nine tenths of the bound.
+//! Warnings that this process takes much memory, or its data file much room (engine contract, section 22): notices to
+//! everybody who wants them. Each comes once, until the size has fallen below nine tenths of its bound.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Process;
-use crate::broker::Broker;
+use crate::broker::{Broker, BrokerExt};
+use crate::command::GetStorageStatus;
 use crate::engine::{EventKind, NOTICE_PERIOD};
 
 const MIB: u64 = 1_024 * 1_024;
 
-/// What was seen of the memory.
+/// What was seen of a size.
 struct Watch {
     threshold_mib: u64,
-    /// Somebody was told, and the heap has not fallen since.
+    /// Somebody was told, and the size has not fallen since.
     told: bool,
 }
 
 impl Watch {
-    /// Looks at the process, and has told what it finds; `tell` says whether anybody heard it.
-    fn look(&mut self, process: Process, tell: impl FnOnce(EventKind) -> bool) {
-        let Some(heap) = process.heap else { return };
+    const fn new(threshold_mib: u64) -> Self {
+        let told = false;
+        Self {
+            threshold_mib,
+            told,
+        }
+    }
+
+    /// Sees a size in bytes; `tell` says whether anybody heard it.
+    fn see(&mut self, size: u64, tell: impl FnOnce() -> bool) {
         let threshold = self.threshold_mib.saturating_mul(MIB);
-        if heap >= threshold {
-            self.told = self.told
-                || tell(EventKind::MemoryWarning {
-                    heap_mib: heap / MIB,
-                    threshold_mib: self.threshold_mib,
-                    resident_mib: process.resident.unwrap_or(heap) / MIB,
-                });
-        } else if heap < threshold - threshold / 10 {
+        if size >= threshold {
+            self.told = self.told || tell();
+        } else if size < threshold - threshold / 10 {
             self.told = false;
         }
+    }
+
+    /// Looks at the memory of a process.
+    fn see_memory(&mut self, process: Process, tell: impl FnOnce(EventKind) -> bool) {
+        let Some(heap) = process.heap else { return };
+        let threshold_mib = self.threshold_mib;
+        self.see(heap, || {
+            tell(EventKind::MemoryWarning {
+                heap_mib: heap / MIB,
+                threshold_mib,
+                resident_mib: process.resident.unwrap_or(heap) / MIB,
+            })
+        });
+    }
+}
+
+/// Comes back when it is time to look again; false once `shutdown` fires.
+async fn next_look(looks: &mut Interval, shutdown: &CancellationToken) -> bool {
+    tokio::select! {
+        () = shutdown.cancelled() => false,
+        _ = looks.tick() => true,
+    }
+}
+
+fn looks() -> Interval {
+    let mut looks = tokio::time::interval(Duration::from_millis(NOTICE_PERIOD.unsigned_abs()));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}
+
+/// Warns as long as the program runs, when the data file and its log take `threshold_mib` or more, until `shutdown` fires.
+pub async fn warn_of_storage(
+    broker: Arc<dyn Broker>,
+    threshold_mib: u64,
+    shutdown: CancellationToken,
+) {
+    let (mut watch, mut looks) = (Watch::new(threshold_mib), looks());
+    while next_look(&mut looks, &shutdown).await {
+        let Ok(status) = broker.call(GetStorageStatus).await else {
+            continue;
+        };
+        let size = status
+            .usage
+            .file_bytes
+            .saturating_add(status.usage.log_bytes);
+        watch.see(size, || {
+            broker.announce(EventKind::StorageWarning {
+                size_mib: size / MIB,
+                threshold_mib,
+            })
+        });
     }
 }
 
@@ -49,18 +104,9 @@ pub async fn warn_of_memory(
         );
         return;
     }
-    let mut watch = Watch {
-        threshold_mib,
-        told: false,
-    };
-    let mut looks = tokio::time::interval(Duration::from_millis(NOTICE_PERIOD.unsigned_abs()));
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = looks.tick() => {}
-        }
-        watch.look(Process::now(), |notice| broker.announce(notice));
+    let (mut watch, mut looks) = (Watch::new(threshold_mib), looks());
+    while next_look(&mut looks, &shutdown).await {
+        watch.see_memory(Process::now(), |notice| broker.announce(notice));
     }
 }
 
@@ -68,14 +114,11 @@ pub async fn warn_of_memory(
 mod tests {
     use super::*;
     use crate::broker::{EventFilter, LocalBroker};
-    use crate::engine::{Config, EventTypes};
+    use crate::engine::{Config, Durability, EventTypes};
 
     /// What is told at each of these sizes of the heap, in bytes, while somebody listens or nobody does.
     fn told(looks: &[(u64, bool)]) -> Vec<Option<u64>> {
-        let mut watch = Watch {
-            threshold_mib: 100,
-            told: false,
-        };
+        let mut watch = Watch::new(100);
         let look = |(heap, listens): &(u64, bool)| {
             let mut told = None;
             let process = Process {
@@ -83,7 +126,7 @@ mod tests {
                 resident: Some(heap + MIB),
                 cpu_seconds: None,
             };
-            watch.look(process, |notice| {
+            watch.see_memory(process, |notice| {
                 let EventKind::MemoryWarning {
                     heap_mib,
                     threshold_mib,
@@ -122,11 +165,29 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_warned_of() {
-        let mut watch = Watch {
+        let mut watch = Watch::new(0);
+        watch.see_memory(Process::default(), |_| panic!("warned"));
+    }
+
+    #[tokio::test]
+    async fn subscribers_are_warned_of_a_large_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("queue.db");
+        let broker = LocalBroker::open(Config::default(), &path, Durability::Committed).unwrap();
+        let mut subscription = broker.subscribe(EventFilter {
+            queue: "a".into(),
+            types: EventTypes::ALL,
+        });
+        let shutdown = CancellationToken::new();
+        let warning = tokio::spawn(warn_of_storage(Arc::new(broker), 0, shutdown.clone()));
+        let published = subscription.next().await.unwrap();
+        let expected = EventKind::StorageWarning {
+            size_mib: 0,
             threshold_mib: 0,
-            told: false,
         };
-        watch.look(Process::default(), |_| panic!("warned"));
+        assert_eq!(published.event().kind, expected);
+        shutdown.cancel();
+        warning.await.unwrap();
     }
 
     #[cfg(target_os = "linux")]

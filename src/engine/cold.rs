@@ -1,0 +1,214 @@
+//! Completed jobs whose bodies have left memory for the store.
+//!
+//! Of a *cold* job the engine keeps what its rules need: id, queue, place in the orders, ties. Its *body* (data, options,
+//! history, result) is in the store alone. A body leaves only while everything that the engine holds is stored, so the
+//! store always has the right one.
+//!
+//! Whatever needs the body of a cold job finds that it *misses* it, changes nothing and answers anything. Whoever executes
+//! commands asks for [`Engine::missed`] after each: if something was, the answer means nothing; the bodies are to be read
+//! from the store, taken in ([`Engine::warm`]), and the command executed again.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::id::JobId;
+use super::job::{JobOptions, Payload, State};
+use super::persist::LifeRecord;
+use super::store::{Job, JobKey};
+use super::{Engine, Millis};
+
+/// Bodies that leave memory at once, at most; so nobody waits long for them.
+const CHILLED_AT_ONCE: usize = 4_096;
+
+/// Which completed jobs are cold, and which may become it.
+#[derive(Debug, Default)]
+pub(super) struct Cold {
+    jobs: BTreeMap<JobKey, Done>,
+    /// The others whose bodies may leave, first completed first.
+    whole: BTreeMap<u64, JobKey>,
+    /// Jobs whose bodies were missed, by their numbers in the order of admission.
+    missed: RefCell<BTreeSet<u64>>,
+}
+
+/// The end of a completed job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Its place in the order of completions and failures.
+    pub(super) seq: u64,
+    pub(super) at: Option<Millis>,
+}
+
+/// The body of a completed job, as a store has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Body {
+    /// The job.
+    pub id: JobId,
+    /// Its number in the order of admission.
+    pub seq: u64,
+    /// Its data.
+    pub data: Option<Payload>,
+    /// Everything rare.
+    pub options: Option<Arc<JobOptions>>,
+    /// What has happened to it.
+    pub life: Option<Box<LifeRecord>>,
+    /// Its result.
+    pub result: Option<Payload>,
+}
+
+impl Cold {
+    /// A completed job has a body in memory that may leave it.
+    pub(super) fn enter(&mut self, done_seq: u64, key: JobKey) {
+        self.whole.insert(done_seq, key);
+    }
+
+    /// A job is not completed any more, or gone.
+    pub(super) fn leave(&mut self, done_seq: u64, key: JobKey) {
+        self.whole.remove(&done_seq);
+        self.jobs.remove(&key);
+    }
+
+    pub(super) fn contains(&self, key: JobKey) -> bool {
+        self.jobs.contains_key(&key)
+    }
+
+    /// The job whose body is the next to leave when more than `max` are in memory.
+    pub(super) fn surplus(&mut self, max: usize) -> Option<JobKey> {
+        if self.whole.len() <= max {
+            return None;
+        }
+        self.whole.pop_first().map(|(_, key)| key)
+    }
+}
+
+impl Engine {
+    /// Whether there are jobs whose bodies are in the store alone.
+    pub fn has_cold_jobs(&self) -> bool {
+        !self.cold.jobs.is_empty()
+    }
+
+    /// The jobs whose bodies have been missed since the last time, by [`Body::seq`]; empty when what was answered holds.
+    pub fn missed(&mut self) -> Vec<u64> {
+        let missed = std::mem::take(self.cold.missed.get_mut());
+        missed.into_iter().collect()
+    }
+
+    /// Takes in bodies that were missed. Those of jobs that are gone or no longer cold are passed over.
+    pub fn warm(&mut self, bodies: Vec<Body>) {
+        for body in bodies {
+            let found = self.store.find(&body.id);
+            let Some(key) = found.filter(|key| self.store.job(*key).seq == body.seq) else {
+                continue;
+            };
+            let Some(done) = self.cold.jobs.remove(&key) else {
+                continue;
+            };
+            self.cold.enter(done.seq, key);
+            let has_result = body.result.is_some();
+            self.store.fill(key, body);
+            if has_result {
+                self.keep_result(key);
+            }
+        }
+    }
+
+    /// Lets the bodies of completed jobs leave memory, first completed first, as far as more are there than may be
+    /// ([`super::Config::completed_in_memory_max`]). To be called only while everything that was ever taken to be stored is
+    /// stored.
+    pub fn chill(&mut self) {
+        let max = self.config.completed_in_memory_max;
+        let mut passed = Vec::new();
+        for _ in 0..CHILLED_AT_ONCE {
+            let Some(key) = self.cold.surplus(max.saturating_sub(passed.len())) else {
+                break;
+            };
+            if self.store.marks.is_touched(key) {
+                passed.push(key);
+            } else if !self.retention.logs.contains_key(&key) {
+                self.let_body_go(key);
+            }
+        }
+        for key in passed {
+            let done = self.done(key);
+            self.cold.enter(done.seq, key);
+        }
+    }
+
+    /// The log of a job is gone: nothing keeps its body in memory any more.
+    pub(super) fn note_log_gone(&mut self, key: JobKey) {
+        if self.store.contains(key)
+            && self.store.job(key).state == State::Completed
+            && !self.cold.contains(key)
+        {
+            let done = self.done(key);
+            self.cold.enter(done.seq, key);
+        }
+    }
+
+    /// Makes a completed job cold.
+    pub(super) fn let_body_go(&mut self, key: JobKey) {
+        let done = self.done(key);
+        self.store.empty(key);
+        self.retention.results.forget(key);
+        self.cold.jobs.insert(key, done);
+    }
+
+    /// How a completed job ended.
+    pub(super) fn done(&self, key: JobKey) -> Done {
+        let cold = self.cold.jobs.get(&key).copied();
+        cold.unwrap_or_else(|| Done::of(self.store.job(key)))
+    }
+
+    /// Whether each completed job has its body, or is known not to; for [`Engine::check`].
+    pub(super) fn check_cold(&self) -> Result<(), String> {
+        for (key, job) in self.store.all() {
+            let (cold, completed) = (self.cold.contains(key), job.state == State::Completed);
+            let is_bare = job.data.is_none() && job.options.is_none() && job.life.is_none();
+            let is_whole = self.cold.whole.get(&self.done(key).seq) == Some(&key);
+            let is_logged = self.retention.logs.contains_key(&key);
+            let fits = match (completed, cold) {
+                (false, _) => !cold && !is_whole,
+                (true, false) => job.life.is_some() && (is_whole || is_logged),
+                (true, true) => {
+                    is_bare && !is_whole && !is_logged && !self.store.marks.is_touched(key)
+                }
+            };
+            if !fits {
+                return Err(format!(
+                    "the body of {}: completed {completed}, cold {cold}, bare {is_bare}, whole {is_whole}",
+                    job.id
+                ));
+            }
+        }
+        let gone = self.cold.jobs.keys().chain(self.cold.whole.values());
+        match gone.into_iter().find(|key| !self.store.contains(**key)) {
+            Some(key) => Err(format!("{key:?} is cold or whole, and no job")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the body of that job is needed and not there; from then on it counts as missed.
+    pub(super) fn misses(&self, key: JobKey) -> bool {
+        let is_cold = self.cold.contains(key);
+        if is_cold {
+            let seq = self.store.job(key).seq;
+            self.cold.missed.borrow_mut().insert(seq);
+        }
+        is_cold
+    }
+
+    /// The same for several jobs, all of which then count as missed.
+    pub(super) fn misses_any(&self, keys: impl IntoIterator<Item = JobKey>) -> bool {
+        self.has_cold_jobs() && keys.into_iter().filter(|key| self.misses(*key)).count() > 0
+    }
+}
+
+impl Done {
+    pub(super) fn of(job: &Job) -> Self {
+        let life = job.life.as_deref();
+        Self {
+            seq: life.map_or(0, |life| life.done_seq),
+            at: life.and_then(|life| life.completed_at),
+        }
+    }
+}
