@@ -12,7 +12,7 @@
 )]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use bunqueue_mcp::broker::{Broker, LocalBroker};
@@ -27,6 +27,8 @@ const PAYLOAD: usize = 100;
 const ROUND: usize = 3_200;
 /// Commands in flight when they are single.
 const WINDOW: usize = 32;
+/// Producers of which each waits for its answer.
+const PRODUCERS: usize = 32;
 
 struct Client {
     stream: TcpStream,
@@ -35,6 +37,16 @@ struct Client {
 }
 
 impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_nodelay(true).expect("an open socket");
+        Self {
+            stream,
+            out: Vec::new(),
+            reply: Vec::new(),
+        }
+    }
+
     /// Appends one command; `fields` writes `count` key and value pairs after `cmd` and `reqId`.
     fn command(&mut self, name: &str, count: usize, fields: impl FnOnce(&mut Writer<'_>)) {
         let start = self.out.len();
@@ -65,18 +77,21 @@ impl Client {
         &self.reply
     }
 
+    fn push(&mut self) {
+        self.command("PUSH", 3, |fields| {
+            fields.text("queue");
+            fields.text("q");
+            fields.text("name");
+            fields.text("work");
+            fields.text("data");
+            fields.bytes(&[0x07; PAYLOAD]);
+        });
+    }
+
     fn add_one_by_one(&mut self) {
-        let data = [0x07; PAYLOAD];
         for _ in 0..ROUND / WINDOW {
             for _ in 0..WINDOW {
-                self.command("PUSH", 3, |fields| {
-                    fields.text("queue");
-                    fields.text("q");
-                    fields.text("name");
-                    fields.text("work");
-                    fields.text("data");
-                    fields.bytes(&data);
-                });
+                self.push();
             }
             self.send();
             for _ in 0..WINDOW {
@@ -129,6 +144,21 @@ impl Client {
         self.send();
         self.receive();
         ids.len()
+    }
+}
+
+/// Each producer adds one and takes its answer before it adds the next; what the others do meanwhile is up to the server.
+fn add_by_all(producers: &mut [Client]) {
+    for round in 0..=ROUND / PRODUCERS {
+        for producer in &mut *producers {
+            if round > 0 {
+                producer.receive();
+            }
+            if round < ROUND / PRODUCERS {
+                producer.push();
+                producer.send();
+            }
+        }
     }
 }
 
@@ -194,18 +224,17 @@ fn rows(c: &mut Criterion, name: &str, broker: LocalBroker) {
         ));
         address
     });
-    let stream = TcpStream::connect(address).expect("a connection");
-    stream.set_nodelay(true).expect("an open socket");
-    let mut client = Client {
-        stream,
-        out: Vec::new(),
-        reply: Vec::new(),
-    };
+    let mut client = Client::connect(address);
+    let mut producers: Vec<Client> = (0..PRODUCERS).map(|_| Client::connect(address)).collect();
 
     let mut group = c.benchmark_group(name);
     group.throughput(Throughput::Elements(ROUND as u64));
     group.bench_function("add one by one, 32 in flight", |b| {
         b.iter(|| client.add_one_by_one())
+    });
+    while client.pull_and_ack(1_000) > 0 {}
+    group.bench_function("add one by one, 32 producers", |b| {
+        b.iter(|| add_by_all(&mut producers));
     });
     while client.pull_and_ack(1_000) > 0 {}
     group.bench_function("add in batches of 100", |b| {

@@ -32,6 +32,10 @@ pub(super) struct Keeping {
     step: u64,
     /// The engine's count of changes after it.
     revision: u64,
+    /// The last step that somebody waits for.
+    awaited: u64,
+    /// The writer looks at nothing more by itself.
+    writer_sleeps: bool,
     held: VecDeque<Held>,
     /// A time up to which everything has happened that was due, and is stored.
     settled: Millis,
@@ -75,6 +79,8 @@ impl Keeping {
             durability,
             step: 0,
             revision: engine.revision(),
+            awaited: 0,
+            writer_sleeps: false,
             held: VecDeque::new(),
             settled: now,
             commits: Arc::new(Commits {
@@ -103,7 +109,7 @@ impl Keeping {
         }
     }
 
-    /// Ends a step: whether it has changed something. Its effects stay in `effects` only if they may leave now.
+    /// Ends a step: whether the writer has to be woken. Its effects stay in `effects` only if they may leave now.
     pub(super) fn end_step(&mut self, engine: &Engine, now: Millis, effects: &mut Effects) -> bool {
         let revision = engine.revision();
         let changed = revision != self.revision;
@@ -118,6 +124,7 @@ impl Keeping {
         // What happened later must not be heard of earlier.
         let holds = !self.answers_first() && (changed || !self.held.is_empty());
         if holds && !silent {
+            self.awaited = self.step;
             self.held.push_back(Held {
                 step: self.step,
                 events: std::mem::take(&mut effects.events),
@@ -125,7 +132,7 @@ impl Keeping {
                 served: std::mem::take(&mut effects.served),
             });
         }
-        changed
+        self.is_awaited() || (changed && std::mem::take(&mut self.writer_sleeps))
     }
 
     /// Whether the answer to a command has to wait until everything so far is decided.
@@ -156,15 +163,23 @@ impl Keeping {
 
     /// Ends when the steps so far are decided, with the one in progress.
     pub(super) fn everything(
-        &self,
+        &mut self,
         engine: &Engine,
     ) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
-        self.commits.wait(self.this_step(engine))
+        self.awaited = self.this_step(engine);
+        self.commits.wait(self.awaited)
     }
 
-    /// The steps that are to be stored, if there are any; from now on they are in flight.
-    pub(super) fn undecided(&mut self) -> Option<u64> {
-        self.in_flight = !self.is_decided();
+    fn is_awaited(&self) -> bool {
+        *self.commits.decided.borrow() < self.awaited
+    }
+
+    /// The steps that are to be stored now, if there are any; from now on they are in flight. Those that nobody waits for are
+    /// left until it is `late`; the writer looks again then.
+    pub(super) fn due(&mut self, late: bool) -> Option<u64> {
+        let undecided = !self.is_decided();
+        self.writer_sleeps = late && !undecided;
+        self.in_flight = undecided && (late || self.is_awaited());
         self.in_flight.then_some(self.step)
     }
 

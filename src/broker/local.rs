@@ -418,10 +418,10 @@ impl Shared {
         }
     }
 
-    /// What is to be stored, and the last step that has changed it.
-    pub(super) fn take_changes(&self) -> Option<(Changes, u64)> {
+    /// What is to be stored now, and the last step that has changed it; `late` as in [`Keeping::due`].
+    pub(super) fn take_changes(&self, late: bool) -> Option<(Changes, u64)> {
         let mut core = self.core.lock();
-        let step = core.keeping.as_mut()?.undecided()?;
+        let step = core.keeping.as_mut()?.due(late)?;
         Some((core.engine.take_changes(), step))
     }
 
@@ -744,7 +744,7 @@ fn run_all(
     if let Some(measured) = measured {
         measured.end(&mut core.engine, &*shared.clock);
     }
-    let keeping = core.keeping.as_ref().filter(|_| gated);
+    let keeping = core.keeping.as_mut().filter(|_| gated);
     let storing = keeping.map(|keeping| Box::pin(keeping.everything(&core.engine)) as Storing);
     (storing, missed)
 }
@@ -764,7 +764,7 @@ fn run_one(
         measured.end(&mut core.engine, &*shared.clock);
     }
     let (answer, gated) = ran?;
-    Ok(match (answer, core.keeping.as_ref()) {
+    Ok(match (answer, core.keeping.as_mut()) {
         (Submitted::Done(reply), Some(keeping)) if gated => {
             let stored = keeping.everything(&core.engine);
             Submitted::Later(Box::pin(async move { stored.await.and(reply) }))

@@ -1,5 +1,6 @@
 //! Stores what the engine has changed: one thread, which commits together whatever has come since its last commit, so that a
-//! commit costs the less the more there is to do.
+//! commit costs the less the more there is to do. It begins as soon as somebody waits for it. What nobody waits for, such as
+//! a delivery, gathers for a while: most jobs end before that, and then their delivery costs nothing.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,8 +12,8 @@ use super::local::Shared;
 use crate::engine::{Changes, Durability};
 use crate::storage::{Store, StoreError};
 
-/// How long changes gather where answers do not wait for them.
-const BUFFER_TIME: Duration = Duration::from_millis(10);
+/// How long changes gather that nobody waits for.
+const GATHER_TIME: Duration = Duration::from_millis(10);
 /// The first pause after a failed commit; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -55,6 +56,13 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
     Ok(handle.thread().clone())
 }
 
+/// Waits for changes; whether that took its whole time.
+fn gather() -> bool {
+    let began = Instant::now();
+    thread::park_timeout(GATHER_TIME);
+    began.elapsed() >= GATHER_TIME
+}
+
 struct Writer {
     broker: Weak<Shared>,
     store: Store,
@@ -65,25 +73,27 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self) {
+        let mut late = false;
         // Upgraded for a moment only: the writer must not keep the broker alive.
         while let Some(shared) = self.broker.upgrade() {
-            match shared.take_changes() {
-                Some((changes, step)) => {
-                    if !self.store_changes(&shared, &changes, step) {
-                        return;
-                    }
+            let closing = shared.is_closing();
+            if let Some((changes, step)) = shared.take_changes(late || closing) {
+                if !self.store_changes(&shared, &changes, step) {
+                    return;
                 }
-                None if shared.is_closing() => return,
-                None => {
-                    drop(shared);
-                    self.rest();
-                    continue;
-                }
+                late = false;
+                continue;
             }
             drop(shared);
-            if self.level == Durability::Buffered {
-                thread::sleep(BUFFER_TIME);
+            if closing {
+                return;
             }
+            late = if late {
+                self.rest();
+                false
+            } else {
+                gather()
+            };
         }
     }
 

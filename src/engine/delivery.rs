@@ -324,7 +324,7 @@ impl Engine {
             && let Some(next) = self.next_ready(turn, key, request.group.as_deref())
         {
             if self.store.job(next).has_unwritten() {
-                self.store.data_mut(next).write_ties();
+                self.store.body_mut(next).write_ties();
             }
             bytes += self.store.job(next).bytes();
             if bytes > PULL_BYTES_MAX && !deliveries.is_empty() {

@@ -224,9 +224,9 @@ impl Engine {
             self.block_on_child(parent_key, child);
             self.store.job_mut(parent_key).annotate_later(annotate);
         }
-        self.store.data_mut(child_key).write_ties();
+        self.store.body_mut(child_key).write_ties();
         self.set_parent(child_key, parent_key);
-        self.store.data_mut(child_key).annotate(annotate);
+        self.store.body_mut(child_key).annotate(annotate);
         self.hold_on(turn, |engine, turn| {
             if !declared {
                 engine.release_if_free(turn, parent_key, true);
@@ -250,7 +250,7 @@ impl Engine {
             id: job.id.clone(),
             queue: Arc::clone(self.queues.name(job.queue)),
         };
-        let job = self.store.job_mut(child);
+        let job = self.store.body_mut(child);
         job.links.get_or_insert_default().parent = Some(parent);
         // What the client gave before was a marker or the same id.
         if let Some(options) = job.options.as_mut()
@@ -285,13 +285,13 @@ impl Engine {
         if !self.untie(parent, child) {
             return Ok(false);
         }
-        let job = self.store.data_mut(key);
+        let job = self.store.body_mut(key);
         job.write_ties();
         if let Some(links) = job.links.as_mut() {
             links.parent = None;
         }
         job.annotate(annotate);
-        let job = self.store.data_mut(parent);
+        let job = self.store.body_mut(parent);
         let links = job.links.as_mut();
         if links.is_some_and(|links| links.children.remove(child) && !links.children.is_empty()) {
             job.annotate_later(annotate);

@@ -58,7 +58,7 @@ impl Engine {
             return self.update_successor(key, data);
         }
         self.change(id, State::is_live, |engine, key| {
-            engine.store.data_mut(key).replace_data(data);
+            engine.store.body_mut(key).replace_data(data);
         })
     }
 

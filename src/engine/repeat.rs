@@ -171,7 +171,7 @@ impl Engine {
         }
         let state = self.store.job(key).state;
         if state.is_live() && state != State::Active {
-            self.store.data_mut(key).replace_data(data);
+            self.store.body_mut(key).replace_data(data);
             Change::Applied
         } else {
             Change::WrongState(State::Completed)

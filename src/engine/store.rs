@@ -450,9 +450,9 @@ impl Store {
         self.jobs.at_mut(key.row())
     }
 
-    /// As [`Store::job_mut`], to change its data.
-    pub(super) fn data_mut(&mut self, key: JobKey) -> &mut Job {
-        self.marks.touch_data(key);
+    /// As [`Store::job_mut`], to change its data, its options or its parent.
+    pub(super) fn body_mut(&mut self, key: JobKey) -> &mut Job {
+        self.marks.touch_body(key);
         self.jobs.at_mut(key.row())
     }
 

@@ -286,7 +286,9 @@ fn take(source: &Connection, part: &Part) -> Result<(Vec<(State, u64)>, Connecti
 /// Jobs by state.
 fn count(connection: &Connection) -> Result<Vec<(State, u64)>, CopyFault> {
     let mut counts: Vec<_> = State::ALL.into_iter().map(|state| (state, 0)).collect();
-    let mut statement = connection.prepare("SELECT state, count(*) FROM job GROUP BY state")?;
+    let sql = "SELECT coalesce(course.state, job.state), count(*) \
+        FROM job LEFT JOIN course ON course.job = job.seq GROUP BY 1";
+    let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let state = state_of(row.get(0)?)?;

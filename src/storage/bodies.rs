@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::load::{DATA, read_job};
+use super::load::{DATA, JOBS, read_job};
 use super::row::signed;
 use super::{BUSY_TIMEOUT, StoreError};
 use crate::engine::Body;
@@ -67,7 +67,7 @@ impl Bodies {
 
 fn read(connection: &mut Connection, jobs: &[u64]) -> Result<Vec<Body>, StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-    let mut job = transaction.prepare_cached("SELECT * FROM job WHERE seq = ?1")?;
+    let mut job = transaction.prepare_cached(&format!("{JOBS} WHERE seq = ?1"))?;
     let mut data = transaction.prepare_cached(DATA)?;
     // The engine knows the queue.
     let queue: Arc<str> = "".into();

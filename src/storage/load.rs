@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Rows, Statement};
 
 use super::StoreError;
@@ -191,7 +192,7 @@ fn load_jobs(
     let mut ties = connection.prepare("SELECT * FROM tie ORDER BY job")?;
     let mut logs = connection.prepare("SELECT * FROM log ORDER BY job, line")?;
     let mut data = connection.prepare(DATA)?;
-    let mut jobs = connection.prepare("SELECT * FROM job ORDER BY seq")?;
+    let mut jobs = connection.prepare(&format!("{JOBS} ORDER BY seq"))?;
     let mut ties = Side::new(ties.query([])?, read_tie)?;
     let mut logs = Side::new(logs.query([])?, read_line)?;
     let mut rows = jobs.query([])?;
@@ -204,13 +205,32 @@ fn load_jobs(
     Ok(())
 }
 
-/// A row of `job`; `data` is [`DATA`].
+/// Jobs as [`read_job`] reads them.
+pub(super) const JOBS: &str = "SELECT * FROM job LEFT JOIN course ON course.job = job.seq";
+/// Where the columns begin that both tables have, in `job` and in `course`, which follows it.
+const ADMITTED: usize = 9;
+const COURSE: usize = 14;
+/// The columns that both have.
+const STATE: usize = 0;
+const FLAGS: usize = 1;
+const PRIORITY: usize = 2;
+const RUN_AT: usize = 3;
+const KEY_UNTIL: usize = 4;
+
+/// Where the columns begin that hold.
+fn moving(row: &Row<'_>) -> Result<usize, StoreError> {
+    let is_as_admitted = row.get_ref(COURSE)? == ValueRef::Null;
+    Ok(if is_as_admitted { ADMITTED } else { COURSE + 1 })
+}
+
+/// A row of [`JOBS`]; `data` is [`DATA`].
 pub(super) fn read_job(
     row: &Row<'_>,
     queue: Arc<str>,
     data: &mut Statement<'_>,
 ) -> Result<JobRecord, StoreError> {
-    let flags = Flags(row.get(5)?);
+    let moving = moving(row)?;
+    let flags = Flags(row.get(moving + FLAGS)?);
     let seq: i64 = row.get(0)?;
     let data = if flags.has(Flags::DATA_APART) {
         let apart = data.query_row([seq], |row| Ok(payload_in(row, 0)));
@@ -218,15 +238,15 @@ pub(super) fn read_job(
         let apart = apart.optional()?.transpose()?.flatten();
         Some(apart.ok_or(StoreError::Value { what })?)
     } else {
-        payload_in(row, 16)?
+        payload_in(row, 8)?
     };
-    let key_until: Option<Millis> = row.get(11)?;
+    let key_until: Option<Millis> = row.get(moving + KEY_UNTIL)?;
     let key = match (flags.has(Flags::OWNS_KEY), key_until) {
         (false, _) => KeyRecord::NotOwned,
         (true, None) => KeyRecord::Owned,
         (true, Some(at)) => KeyRecord::OwnedUntil(at),
     };
-    let options = unpacked(row, 12, "the options of a job")?;
+    let options = unpacked(row, 6, "the options of a job")?;
     Ok(JobRecord {
         seq: unsigned(row, 0)?,
         is_new: false,
@@ -235,14 +255,14 @@ pub(super) fn read_job(
         queue,
         name: text_in(row, 3)?.unwrap_or_else(|| DEFAULT_NAME.into()),
         data,
-        data_changed: false,
+        body_changed: false,
         unwritten: flags.has(Flags::UNWRITTEN),
-        priority: row.get(6)?,
-        created_at: row.get(7)?,
-        run_at: row.get(8)?,
-        attempts: small(row, 9)?,
-        max_attempts: small(row, 10)?,
-        state: state_of(row.get(4)?)?,
+        priority: row.get(moving + PRIORITY)?,
+        created_at: row.get(4)?,
+        run_at: row.get(moving + RUN_AT)?,
+        attempts: row.get::<_, Option<u32>>(COURSE + 6)?.unwrap_or(0),
+        max_attempts: small(row, 5)?,
+        state: state_of(row.get(moving + STATE)?)?,
         admitted_as: flags.admitted_as()?,
         lifo: flags.has(Flags::LIFO),
         remove_on_complete: flags.has(Flags::REMOVE_ON_COMPLETE),
@@ -252,9 +272,9 @@ pub(super) fn read_job(
         parked: flags.has(Flags::PARKED),
         key,
         options: options.map(Arc::new),
-        parent: unpacked(row, 13, "the parent of a job")?,
-        life: unpacked(row, 14, "the history of a job")?.map(Box::new),
-        result: payload_in(row, 15)?,
+        parent: unpacked(row, 7, "the parent of a job")?,
+        life: unpacked(row, COURSE + 7, "the history of a job")?.map(Box::new),
+        result: payload_in(row, COURSE + 8)?,
     })
 }
 

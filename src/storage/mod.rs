@@ -38,8 +38,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECKPOINT_PAGES: u32 = 4_000;
 /// Bytes that the write-ahead file keeps once everything has moved out of it.
 pub const WAL_BYTES_KEPT: u64 = 32 * 1_024 * 1_024;
-/// Bytes of the page cache.
-const CACHE_BYTES: u32 = 16 * 1_024 * 1_024;
+/// Bytes of the page cache. Rows are written where others were written just now, and the system keeps the file as well.
+const CACHE_BYTES: u32 = 4 * 1_024 * 1_024;
 /// Prepared statements kept; more than there are.
 const STATEMENTS: usize = 64;
 

@@ -32,30 +32,41 @@ CREATE TABLE minute (
   PRIMARY KEY (queue, kind, minute)
 ) STRICT, WITHOUT ROWID;
 
--- Jobs in order of admission.
+-- Jobs in order of admission, as they were admitted.
 CREATE TABLE job (
   seq INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
   id ANY NOT NULL,
   -- NULL stands for 'default'.
   name TEXT,
+  created_at INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  options BLOB,
+  parent BLOB,
+  -- NULL for none, and for what stands in job_data.
+  data BLOB,
   -- 0 waiting, 1 prioritized, 2 delayed, 3 active, 4 completed, 5 failed, 6 waiting-children
   state INTEGER NOT NULL,
   -- Bits of `Flags` in row.rs; the lowest three are the state in which it was admitted.
   flags INTEGER NOT NULL,
   priority REAL NOT NULL,
-  created_at INTEGER NOT NULL,
   run_at INTEGER NOT NULL,
-  attempts INTEGER NOT NULL,
-  max_attempts INTEGER NOT NULL,
   -- When its deduplication key is free again.
+  key_until INTEGER
+) STRICT;
+
+-- What has become of a job since: its columns of the same names stand for those in job. Small and apart from the job, so that a
+-- delivery and its end write one short row and leave the data where it is.
+CREATE TABLE course (
+  job INTEGER PRIMARY KEY,
+  state INTEGER NOT NULL,
+  flags INTEGER NOT NULL,
+  priority REAL NOT NULL,
+  run_at INTEGER NOT NULL,
   key_until INTEGER,
-  options BLOB,
-  parent BLOB,
+  attempts INTEGER NOT NULL,
   life BLOB,
-  result BLOB,
-  -- NULL for none, and for what stands in job_data.
-  data BLOB
+  result BLOB
 ) STRICT;
 
 -- Data that is too large to be written again with every change of its job.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ToSql, Transaction, params};
+use rusqlite::{Connection, Statement, ToSql, Transaction, params};
 
 use super::StoreError;
 use super::row::{Flags, id_value, is_apart, packed, signed, state_number};
@@ -98,9 +98,7 @@ pub(super) fn write(
     };
     remove(transaction, names, changes)?;
     write_queues(transaction, &mut naming, changes)?;
-    for record in &changes.jobs {
-        write_job(transaction, naming.get(&record.queue)?, record)?;
-    }
+    write_jobs(transaction, &naming, changes)?;
     for record in &changes.ties {
         write_tie(transaction, record)?;
     }
@@ -123,12 +121,16 @@ fn remove(
     names: &Names,
     changes: &Changes,
 ) -> Result<(), StoreError> {
-    for seq in &changes.gone_jobs {
-        let seq = signed(*seq);
-        run(transaction, "DELETE FROM job WHERE seq = ?1", &[&seq])?;
-        run(transaction, "DELETE FROM job_data WHERE seq = ?1", &[&seq])?;
-        run(transaction, "DELETE FROM tie WHERE job = ?1", &[&seq])?;
-        run(transaction, "DELETE FROM log WHERE job = ?1", &[&seq])?;
+    for (first, last) in runs(&changes.gone_jobs) {
+        for sql in [
+            "DELETE FROM job WHERE seq BETWEEN ?1 AND ?2",
+            "DELETE FROM course WHERE job BETWEEN ?1 AND ?2",
+            "DELETE FROM job_data WHERE seq BETWEEN ?1 AND ?2",
+            "DELETE FROM tie WHERE job BETWEEN ?1 AND ?2",
+            "DELETE FROM log WHERE job BETWEEN ?1 AND ?2",
+        ] {
+            run(transaction, sql, &[&first, &last])?;
+        }
     }
     for name in &changes.gone_queues {
         let Some(id) = names.known.get(name) else {
@@ -162,9 +164,9 @@ fn remove(
         let sql = "DELETE FROM tie WHERE job = ?1 AND other = ?2";
         run(transaction, sql, &[&signed(*seq), &id_value(other)])?;
     }
-    for number in &changes.gone_proofs {
-        let sql = "DELETE FROM proof WHERE number = ?1";
-        run(transaction, sql, &[&signed(*number)])?;
+    for (first, last) in runs(&changes.gone_proofs) {
+        let sql = "DELETE FROM proof WHERE number BETWEEN ?1 AND ?2";
+        run(transaction, sql, &[&first, &last])?;
     }
     for place in &changes.gone_crons {
         let sql = "DELETE FROM cron WHERE place = ?1";
@@ -175,6 +177,17 @@ fn remove(
         run(transaction, sql, &[&signed(*place)])?;
     }
     Ok(())
+}
+
+/// Numbers as the first and the last ones of runs without a gap. What goes together mostly came together, and a run costs
+/// hardly more than one number.
+fn runs(numbers: &[u64]) -> Vec<(i64, i64)> {
+    let mut numbers: Vec<i64> = numbers.iter().copied().map(signed).collect();
+    numbers.sort_unstable();
+    let adjoin = |one: &i64, next: &i64| next - one <= 1;
+    let runs = numbers.chunk_by(adjoin);
+    runs.filter_map(|run| run.first().copied().zip(run.last().copied()))
+        .collect()
 }
 
 /// The number that stands for a kind in a file; it never changes.
@@ -223,61 +236,125 @@ fn write_queues(
     Ok(())
 }
 
-fn write_job(
+fn write_jobs(
     transaction: &Transaction<'_>,
+    naming: &Naming<'_>,
+    changes: &Changes,
+) -> Result<(), StoreError> {
+    if changes.jobs.is_empty() {
+        return Ok(());
+    }
+    // Held, as most of what is written passes through them.
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO job VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    )?;
+    let mut course = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO course VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    for record in &changes.jobs {
+        if record.is_new {
+            insert_job(&mut insert, naming.get(&record.queue)?, record)?;
+            write_data_apart(transaction, record)?;
+        } else if record.body_changed {
+            update_body(transaction, record)?;
+        }
+        let is_as_admitted =
+            record.attempts == 0 && record.life.is_none() && record.result.is_none();
+        if !record.is_new || !is_as_admitted {
+            write_course(&mut course, record)?;
+        }
+    }
+    Ok(())
+}
+
+fn insert_job(
+    insert: &mut Statement<'_>,
     queue: i64,
     record: &JobRecord,
 ) -> Result<(), StoreError> {
-    let seq = signed(record.seq);
     let name = Some(&*record.name).filter(|name| *name != DEFAULT_NAME);
-    let key_until = match record.key {
-        KeyRecord::OwnedUntil(at) => Some(at),
-        KeyRecord::NotOwned | KeyRecord::Owned => None,
-    };
-    let options = record.options.as_deref();
-    let options = options.map(|options| packed(options, "the options of a job"));
-    let parent = record.parent.as_ref();
-    let parent = parent.map(|parent| packed(parent, "the parent of a job"));
-    let life = record.life.as_deref();
-    let life = life.map(|life| packed(life, "the history of a job"));
-    let apart = is_apart(record.data.as_ref());
-    let data = record.data.as_ref().filter(|_| !apart);
-    let sql = if record.is_new {
-        "INSERT INTO job VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
-    } else {
-        "UPDATE job SET queue = ?2, id = ?3, name = ?4, state = ?5, flags = ?6, priority = ?7, created_at = ?8, \
-         run_at = ?9, attempts = ?10, max_attempts = ?11, key_until = ?12, options = ?13, parent = ?14, life = ?15, \
-         result = ?16, data = ?17 WHERE seq = ?1"
-    };
-    transaction.prepare_cached(sql)?.execute(params![
-        seq,
+    insert.execute(params![
+        signed(record.seq),
         queue,
         id_value(&record.id),
         name,
+        record.created_at,
+        record.max_attempts,
+        packed_options(record)?,
+        packed_parent(record)?,
+        data_inline(record),
         state_number(record.state),
         Flags::of(record).0,
         record.priority,
-        record.created_at,
         record.run_at,
+        key_until(record),
+    ])?;
+    Ok(())
+}
+
+fn update_body(transaction: &Transaction<'_>, record: &JobRecord) -> Result<(), StoreError> {
+    let seq = signed(record.seq);
+    let sql = "UPDATE job SET options = ?2, parent = ?3, data = ?4 WHERE seq = ?1";
+    transaction.prepare_cached(sql)?.execute(params![
+        seq,
+        packed_options(record)?,
+        packed_parent(record)?,
+        data_inline(record),
+    ])?;
+    if is_apart(record.data.as_ref()) {
+        return write_data_apart(transaction, record);
+    }
+    run(transaction, "DELETE FROM job_data WHERE seq = ?1", &[&seq])
+}
+
+fn write_data_apart(transaction: &Transaction<'_>, record: &JobRecord) -> Result<(), StoreError> {
+    let data = record.data.as_ref();
+    let Some(data) = data.filter(|data| is_apart(Some(data))) else {
+        return Ok(());
+    };
+    let sql = "INSERT OR REPLACE INTO job_data VALUES (?1, ?2)";
+    run(transaction, sql, &[&signed(record.seq), &data.bytes()])
+}
+
+fn write_course(course: &mut Statement<'_>, record: &JobRecord) -> Result<(), StoreError> {
+    let life = record.life.as_deref();
+    let life = life.map(|life| packed(life, "the history of a job"));
+    course.execute(params![
+        signed(record.seq),
+        state_number(record.state),
+        Flags::of(record).0,
+        record.priority,
+        record.run_at,
+        key_until(record),
         record.attempts,
-        record.max_attempts,
-        key_until,
-        options.transpose()?,
-        parent.transpose()?,
         life.transpose()?,
         record.result.as_ref().map(Payload::bytes),
-        data.map(Payload::bytes),
     ])?;
-    if !record.data_changed {
-        return Ok(());
-    }
-    match record.data.as_ref().filter(|_| apart) {
-        Some(data) => {
-            let sql = "INSERT OR REPLACE INTO job_data VALUES (?1, ?2)";
-            run(transaction, sql, &[&seq, &data.bytes()])
-        }
-        None if record.is_new => Ok(()),
-        None => run(transaction, "DELETE FROM job_data WHERE seq = ?1", &[&seq]),
+    Ok(())
+}
+
+fn packed_options(record: &JobRecord) -> Result<Option<Vec<u8>>, StoreError> {
+    let options = record.options.as_deref();
+    let options = options.map(|options| packed(options, "the options of a job"));
+    options.transpose()
+}
+
+fn packed_parent(record: &JobRecord) -> Result<Option<Vec<u8>>, StoreError> {
+    let parent = record.parent.as_ref();
+    let parent = parent.map(|parent| packed(parent, "the parent of a job"));
+    parent.transpose()
+}
+
+fn data_inline(record: &JobRecord) -> Option<&[u8]> {
+    let data = record.data.as_ref();
+    data.filter(|data| !is_apart(Some(data)))
+        .map(Payload::bytes)
+}
+
+const fn key_until(record: &JobRecord) -> Option<i64> {
+    match record.key {
+        KeyRecord::OwnedUntil(at) => Some(at),
+        KeyRecord::NotOwned | KeyRecord::Owned => None,
     }
 }
 

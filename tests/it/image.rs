@@ -145,20 +145,19 @@ impl Image {
                 "the queue {} of a job was stored",
                 record.queue
             );
-            if record.data_changed {
+            if record.body_changed {
                 self.data.insert(record.seq, record.data.take());
             } else {
-                assert!(
-                    self.data.contains_key(&record.seq),
-                    "a new job has new data"
-                );
+                let stored = self.jobs.get(&record.seq);
+                let stored = stored.expect("a new job has a new body");
+                assert_eq!(body(stored), body(&record), "a body that is not written");
             }
             assert!(
                 record.is_new != self.jobs.contains_key(&record.seq),
                 "new or known"
             );
             record.is_new = false;
-            record.data_changed = false;
+            record.body_changed = false;
             record.data = None;
             self.jobs.insert(record.seq, record);
         }
@@ -348,4 +347,15 @@ impl Keep {
             }
         }
     }
+}
+
+/// What of a job is written only when its record says that it has changed, but for the data.
+fn body(record: &JobRecord) -> impl PartialEq + std::fmt::Debug {
+    (
+        record.id.clone(),
+        Arc::clone(&record.queue),
+        Arc::clone(&record.name),
+        (record.created_at, record.max_attempts),
+        (record.options.clone(), record.parent.clone()),
+    )
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use bunqueue_mcp::broker::{Broker, BrokerExt, EventFilter, LocalBroker};
 use bunqueue_mcp::command::draft::JobDraft;
@@ -139,6 +140,25 @@ async fn b_22_a_lock_that_holds_outlives_the_process() {
     assert_eq!(job.job.attempts, 0);
     let result = next.call(GetResult { id }).await.unwrap();
     assert_eq!(result, Some(Payload::new(&[5])));
+}
+
+/// Nobody waits for a delivery to be stored, nor does anything else come that would take it along.
+#[tokio::test]
+async fn b_22_a_delivery_is_stored_by_itself() {
+    let place = Place::new();
+    let broker = place.open(Durability::Committed);
+    add(&broker).await;
+    let before = place.log_len();
+    pull(&broker).await.unwrap();
+    let patience = Instant::now() + Duration::from_secs(30);
+    while place.log_len() == before {
+        assert!(Instant::now() < patience, "it was never stored");
+        std::thread::yield_now();
+    }
+    broker.close().await;
+    drop(broker);
+    let next = place.open(Durability::Committed);
+    assert_eq!(counts(&next).await.active, 1);
 }
 
 #[tokio::test]

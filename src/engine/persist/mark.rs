@@ -74,15 +74,28 @@ pub(in crate::engine) struct JobMarks {
     pub(super) revision: u64,
 }
 
-/// What is known of the job in a place.
+/// What is known of the job in a place: one byte, as there is one for every job.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct Mark(u8);
+
+impl Mark {
     /// A record of it was taken.
-    kept: bool,
+    const KEPT: u8 = 1;
     /// It has changed since.
-    touched: bool,
-    /// And so has its data.
-    data: bool,
+    const TOUCHED: u8 = 2;
+    /// And so has its data, its options or its parent.
+    const BODY: u8 = 4;
+
+    const fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+
+    /// Whether the bit was not set before.
+    const fn set(&mut self, bit: u8) -> bool {
+        let is_new = !self.has(bit);
+        self.0 |= bit;
+        is_new
+    }
 }
 
 /// Which ties of a job have changed.
@@ -97,7 +110,7 @@ pub(super) enum Touched {
 pub(super) struct TouchedJob {
     pub(super) key: JobKey,
     pub(super) is_new: bool,
-    pub(super) data_changed: bool,
+    pub(super) body_changed: bool,
 }
 
 impl JobMarks {
@@ -118,9 +131,7 @@ impl JobMarks {
             return;
         }
         self.revision += 1;
-        let mark = self.mark(key);
-        if !mark.touched {
-            mark.touched = true;
+        if self.mark(key).set(Mark::TOUCHED) {
             self.touched.push(key);
         }
     }
@@ -128,7 +139,7 @@ impl JobMarks {
     /// Whether a job has changed since its record was taken.
     pub(in crate::engine) fn is_touched(&self, key: JobKey) -> bool {
         let mark = self.marks.get(key.place());
-        mark.is_some_and(|mark| mark.touched)
+        mark.is_some_and(|mark| mark.has(Mark::TOUCHED))
     }
 
     /// A new job.
@@ -137,20 +148,20 @@ impl JobMarks {
             return;
         }
         *self.mark(key) = Mark::default();
-        self.touch_data(key);
+        self.touch_body(key);
     }
 
-    /// The data of a job changes.
-    pub(in crate::engine) fn touch_data(&mut self, key: JobKey) {
+    /// The data, the options or the parent of a job change.
+    pub(in crate::engine) fn touch_body(&mut self, key: JobKey) {
         if self.on {
             self.touch(key);
-            self.mark(key).data = true;
+            self.mark(key).set(Mark::BODY);
         }
     }
 
     /// A tie of a job changes.
     pub(in crate::engine) fn touch_tie(&mut self, key: JobKey, other: &JobId) {
-        if !self.on || !self.mark(key).kept {
+        if !self.on || !self.mark(key).has(Mark::KEPT) {
             return;
         }
         self.revision += 1;
@@ -162,7 +173,7 @@ impl JobMarks {
 
     /// All ties of a job change.
     pub(in crate::engine) fn touch_ties(&mut self, key: JobKey) {
-        if self.on && self.mark(key).kept {
+        if self.on && self.mark(key).has(Mark::KEPT) {
             self.revision += 1;
             self.ties.insert(key, Touched::All);
         }
@@ -175,7 +186,7 @@ impl JobMarks {
         }
         self.revision += 1;
         self.ties.remove(&key);
-        if std::mem::take(self.mark(key)).kept {
+        if std::mem::take(self.mark(key)).has(Mark::KEPT) {
             self.gone.push(seq);
         }
     }
@@ -186,18 +197,15 @@ impl JobMarks {
         for key in std::mem::take(&mut self.touched) {
             let mark = self.mark(key);
             // Gone, or taken already under this key.
-            if !mark.touched {
+            if !mark.has(Mark::TOUCHED) {
                 continue;
             }
             jobs.push(TouchedJob {
                 key,
-                is_new: !mark.kept,
-                data_changed: mark.data,
+                is_new: !mark.has(Mark::KEPT),
+                body_changed: mark.has(Mark::BODY),
             });
-            *mark = Mark {
-                kept: true,
-                ..Mark::default()
-            };
+            *mark = Mark(Mark::KEPT);
         }
         jobs
     }
@@ -205,10 +213,7 @@ impl JobMarks {
     /// Every job that is there was stored before.
     pub(super) fn keep_all(&mut self) {
         for key in std::mem::take(&mut self.touched) {
-            *self.mark(key) = Mark {
-                kept: true,
-                ..Mark::default()
-            };
+            *self.mark(key) = Mark(Mark::KEPT);
         }
         self.ties.clear();
     }

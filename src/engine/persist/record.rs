@@ -115,8 +115,9 @@ pub struct JobRecord {
     pub name: Arc<str>,
     /// Its data.
     pub data: Option<Payload>,
-    /// Whether the data differs from that of the record before; always for the first one.
-    pub data_changed: bool,
+    /// Whether the data, the options or the parent may differ from those of the record before; always for the first one. Its
+    /// queue, id, name, time of creation and number of attempts never do.
+    pub body_changed: bool,
     /// The data does not name all its children yet.
     pub unwritten: bool,
     /// Greater runs first.

@@ -154,7 +154,7 @@ impl Engine {
             queue: Arc::clone(self.queues.name(job.queue)),
             name: Arc::clone(self.names.text(job.name)),
             data: job.data.clone(),
-            data_changed: touched.data_changed,
+            body_changed: touched.body_changed,
             unwritten: links.is_some_and(|links| links.unwritten.is_some()),
             priority: job.priority,
             created_at: job.created_at,

@@ -185,7 +185,7 @@ fn a_copy_that_is_not_sound_replaces_nothing() {
         (
             // A sound database, but not what an engine has left there.
             "inconsistent",
-            |path| tamper(path, "UPDATE job SET state = 3 WHERE life IS NULL"),
+            |path| tamper(path, "UPDATE job SET state = 3 WHERE id = 'b'"),
             "the data file is damaged: the job b is active but has no such history",
         ),
     ];
