@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::world::RESTARTS;
 
 /// What ends with a process, and which tests are about it.
-const NOT_OVER_A_RESTART: [(&str, &[&str]); 7] = [
+const NOT_OVER_A_RESTART: [(&str, &[&str]); 8] = [
     (
         "tokens of deliveries that are over",
         &[
@@ -58,6 +58,14 @@ const NOT_OVER_A_RESTART: [(&str, &[&str]); 7] = [
         &[
             "engine::dlq::auto::refused_automatic_retry_is_looked_at_again",
             "engine::query::bg_2_queue_is_listed_as_long_as_it_holds_anything",
+        ],
+    ),
+    (
+        "nothing: they put engines in the place of others themselves",
+        &[
+            "engine::figures::an_engine_that_is_loaded_again_counts_on",
+            "engine::notice::who_wants_notices_gets_them_from_an_engine_that_takes_the_place_of_another",
+            "hard::limit::hard_p2_every_way_back_for_a_slot_over_restarts",
         ],
     ),
     (

@@ -5,7 +5,7 @@ use super::{Disk, is_slow};
 use crate::process::STARTED;
 
 /// Writes between two deaths in a normal run; it has no divisor in common with the writes of a page of the log.
-const STRIDE: u64 = 37;
+const STRIDE: u64 = 23;
 /// More writes than the whole load takes.
 const WRITES_MAX: u64 = 2_000;
 

@@ -208,7 +208,7 @@ fn pe_5_an_interrupted_last_attempt_is_a_failure() {
 
 #[test]
 fn b_22_a_lock_that_ran_out_while_nobody_was_there_costs_an_attempt() {
-    for (down, attempts, expected) in [(29_999, 0, State::Active), (30_000, 1, State::Delayed)] {
+    for (down, attempts, expected) in [(29_999, 0, State::Active), (30_000, 1, State::Waiting)] {
         let mut kept = Kept::new();
         kept.world.push("q", named("x"));
         let delivery = kept.world.pull_lock("q", 30_000.0).expect("ready");
