@@ -263,7 +263,14 @@ fn tcp(c: &mut Criterion) {
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("queue.db");
-        let broker = LocalBroker::open(Config::default(), &file, level).expect("a broker");
+        // As the program does with a file.
+        let config = Config {
+            completed_max: 1_000_000,
+            completed_in_memory_max: 50_000,
+            results_max: usize::MAX,
+            ..Config::default()
+        };
+        let broker = LocalBroker::open(config, &file, level).expect("a broker");
         rows(c, &format!("tcp, {}", level.name()), broker);
     }
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use super::id::JobId;
 use super::job::{JobOptions, Payload, State};
+use super::outcome::Listing;
 use super::persist::LifeRecord;
+use super::queue::QueueKey;
 use super::store::{Job, JobKey};
 use super::{Engine, Millis};
 
@@ -25,6 +27,8 @@ const CHILLED_AT_ONCE: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Cold {
     jobs: BTreeMap<JobKey, Done>,
+    /// The same jobs as they are listed: by queue and time of creation.
+    listed: BTreeSet<(QueueKey, Millis, JobKey)>,
     /// The others whose bodies may leave, first completed first.
     whole: BTreeMap<u64, JobKey>,
     /// Jobs whose bodies were missed, by their numbers in the order of admission.
@@ -36,7 +40,8 @@ pub(super) struct Cold {
 pub(super) struct Done {
     /// Its place in the order of completions and failures.
     pub(super) seq: u64,
-    pub(super) at: Option<Millis>,
+    /// [`Millis::MIN`] when that is not known.
+    pub(super) at: Millis,
 }
 
 /// The body of a completed job, as a store has it.
@@ -63,9 +68,21 @@ impl Cold {
     }
 
     /// A job is not completed any more, or gone.
-    pub(super) fn leave(&mut self, done_seq: u64, key: JobKey) {
+    pub(super) fn leave(&mut self, done_seq: u64, key: JobKey, job: &Job) {
         self.whole.remove(&done_seq);
-        self.jobs.remove(&key);
+        self.warm_up(key, job);
+    }
+
+    /// A job is not cold any more; its end, if it was.
+    fn warm_up(&mut self, key: JobKey, job: &Job) -> Option<Done> {
+        let done = self.jobs.remove(&key)?;
+        self.listed.remove(&(job.queue, job.created_at, key));
+        Some(done)
+    }
+
+    fn cool_down(&mut self, key: JobKey, job: &Job, done: Done) {
+        self.jobs.insert(key, done);
+        self.listed.insert((job.queue, job.created_at, key));
     }
 
     pub(super) fn contains(&self, key: JobKey) -> bool {
@@ -100,7 +117,7 @@ impl Engine {
             let Some(key) = found.filter(|key| self.store.job(*key).seq == body.seq) else {
                 continue;
             };
-            let Some(done) = self.cold.jobs.remove(&key) else {
+            let Some(done) = self.cold.warm_up(key, self.store.job(key)) else {
                 continue;
             };
             self.cold.enter(done.seq, key);
@@ -150,7 +167,57 @@ impl Engine {
         let done = self.done(key);
         self.store.empty(key);
         self.retention.results.forget(key);
-        self.cold.jobs.insert(key, done);
+        self.cold.cool_down(key, self.store.job(key), done);
+    }
+
+    /// The completed jobs of a queue that are not cold, in no particular order.
+    pub(super) fn warm_completed(&self, queue: QueueKey) -> Vec<JobKey> {
+        let completed = &self.queues.get(queue).completed;
+        if !self.has_cold_jobs() {
+            return completed.values().copied().collect();
+        }
+        let logged = self.retention.logs.keys();
+        let is_logged = |key: &&JobKey| {
+            let job = self.store.job(**key);
+            let done_seq = self.done(**key).seq;
+            job.state == State::Completed && self.cold.whole.get(&done_seq) != Some(key)
+        };
+        let all = self.cold.whole.values().chain(logged.filter(is_logged));
+        let of_queue = all.filter(|key| self.store.job(**key).queue == queue);
+        of_queue.copied().collect()
+    }
+
+    /// The first cold jobs of a listing: at least `wanted`, if there are so many, and all that were created in the same
+    /// millisecond as the last of them.
+    pub(super) fn first_cold(
+        &self,
+        queue: QueueKey,
+        listing: &Listing,
+        wanted: usize,
+    ) -> Vec<JobKey> {
+        let (least, most) = (JobKey::new(0), JobKey::new(u32::MAX - 1));
+        let from = listing.after.as_ref().map(|(created_at, _)| *created_at);
+        let mut keys = Vec::new();
+        let mut last = None;
+        let mut take = |(_, created_at, key): &(QueueKey, Millis, JobKey)| {
+            let is_enough = keys.len() >= wanted && last != Some(*created_at);
+            if !is_enough && self.is_behind(*key, listing) {
+                last = Some(*created_at);
+                keys.push(*key);
+            }
+            !is_enough
+        };
+        let listed = &self.cold.listed;
+        if listing.ascending {
+            let from = (queue, from.unwrap_or(Millis::MIN), least);
+            let mut range = listed.range(from..=(queue, Millis::MAX, most));
+            while range.next().is_some_and(&mut take) {}
+        } else {
+            let from = (queue, from.unwrap_or(Millis::MAX), most);
+            let mut range = listed.range((queue, Millis::MIN, least)..=from);
+            while range.next_back().is_some_and(&mut take) {}
+        }
+        keys
     }
 
     /// How a completed job ended.
@@ -180,6 +247,15 @@ impl Engine {
                 ));
             }
         }
+        let listed = |(key, _): (&JobKey, _)| {
+            let job = self.store.job(*key);
+            self.cold
+                .listed
+                .contains(&(job.queue, job.created_at, *key))
+        };
+        if self.cold.listed.len() != self.cold.jobs.len() || !self.cold.jobs.iter().all(listed) {
+            return Err("the list of cold jobs is not that of the cold jobs".to_owned());
+        }
         let gone = self.cold.jobs.keys().chain(self.cold.whole.values());
         match gone.into_iter().find(|key| !self.store.contains(**key)) {
             Some(key) => Err(format!("{key:?} is cold or whole, and no job")),
@@ -208,7 +284,9 @@ impl Done {
         let life = job.life.as_deref();
         Self {
             seq: life.map_or(0, |life| life.done_seq),
-            at: life.and_then(|life| life.completed_at),
+            at: life
+                .and_then(|life| life.completed_at)
+                .unwrap_or(Millis::MIN),
         }
     }
 }

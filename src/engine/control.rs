@@ -130,6 +130,12 @@ impl Engine {
     }
 
     pub(super) fn all_jobs(&self, key: QueueKey) -> Vec<JobKey> {
+        let mut jobs = self.all_but_completed(key);
+        jobs.extend(self.queues.get(key).completed.values());
+        jobs
+    }
+
+    pub(super) fn all_but_completed(&self, key: QueueKey) -> Vec<JobKey> {
         let queue = self.queues.get(key);
         let mut jobs = self.queued(key);
         jobs.extend(
@@ -138,7 +144,6 @@ impl Engine {
                 .iter()
                 .map(|(_, key)| key)
                 .chain(&queue.active)
-                .chain(queue.completed.values())
                 .chain(queue.failed.values()),
         );
         jobs

@@ -52,17 +52,20 @@ impl Engine {
 
     /// A page of jobs.
     ///
-    /// The cost grows with the jobs in the named buckets, not with the page: they are not kept in creation order.
+    /// The cost grows with the jobs in the named buckets, not with the page: they are not kept in creation order. The cold
+    /// ones are, and cost as many as come before the end of the page.
     pub fn jobs(&mut self, turn: &mut Turn<'_>, listing: &Listing) -> Vec<JobDetail> {
         self.tick(turn);
         let Some(queue) = self.queues.find(&listing.queue) else {
             return Vec::new();
         };
         let mut keys = self.in_buckets(queue, &listing.buckets);
-        if let Some(place) = &listing.after {
-            keys.retain(|key| self.is_behind(*key, place, listing.ascending));
-        }
+        keys.retain(|key| self.is_behind(*key, listing));
         let wanted = listing.offset.saturating_add(listing.limit);
+        let completed = Bucket::State(State::Completed);
+        if listing.buckets.is_empty() || listing.buckets.contains(&completed) {
+            keys.extend(self.first_cold(queue, listing, wanted));
+        }
         self.keep_first_created(&mut keys, wanted, listing.ascending);
         keys.into_iter()
             .skip(listing.offset)
@@ -122,9 +125,13 @@ impl Engine {
         if ascending { order } else { order.reverse() }
     }
 
-    fn is_behind(&self, key: JobKey, place: &(Millis, JobId), ascending: bool) -> bool {
+    /// Whether a job stands behind the place where the listing begins.
+    pub(super) fn is_behind(&self, key: JobKey, listing: &Listing) -> bool {
+        let Some(place) = &listing.after else {
+            return true;
+        };
         let order = self.creation(key).cmp(&(place.0, &place.1));
-        if ascending {
+        if listing.ascending {
             order.is_gt()
         } else {
             order.is_lt()
@@ -149,9 +156,12 @@ impl Engine {
         }
     }
 
+    /// Jobs in these buckets but the cold ones.
     fn in_buckets(&self, key: QueueKey, buckets: &[Bucket]) -> Vec<JobKey> {
         if buckets.is_empty() {
-            return self.all_jobs(key);
+            let mut keys = self.all_but_completed(key);
+            keys.extend(self.warm_completed(key));
+            return keys;
         }
         let queue = self.queues.get(key);
         let mut keys = Vec::new();
@@ -162,7 +172,7 @@ impl Engine {
             }
             seen.push(*bucket);
             match bucket {
-                Bucket::State(State::Completed) => keys.extend(queue.completed.values()),
+                Bucket::State(State::Completed) => keys.extend(self.warm_completed(key)),
                 Bucket::State(State::Failed) => keys.extend(queue.failed.values()),
                 Bucket::State(State::Active) => keys.extend(&queue.active),
                 Bucket::State(State::Delayed) => keys.extend(&queue.delayed),

@@ -282,7 +282,7 @@ impl Engine {
     }
 
     pub(super) fn completed_at(&self, key: JobKey) -> Millis {
-        self.done(key).at.unwrap_or(Millis::MIN)
+        self.done(key).at
     }
 
     /// Takes a completed job from its place, and its result out of use; it then stands nowhere.
@@ -292,7 +292,7 @@ impl Engine {
         let done_seq = self.done(key).seq;
         self.queues.get_mut(queue).completed.remove(&done_seq);
         self.retention.completed.remove(&(needed, done_seq));
-        self.cold.leave(done_seq, key);
+        self.cold.leave(done_seq, key, self.store.job(key));
         self.retention.results.forget(key);
         if self.retention.completed.is_empty() {
             self.disarm_retention();

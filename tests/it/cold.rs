@@ -158,6 +158,23 @@ async fn hard_s5_count_paging_and_clean_cover_all_that_are_on_disk() {
             seen.push(job.job.id.to_string());
         }
     }
+    for ascending in [true, false] {
+        let (mut after, mut paged) = (None, Vec::new());
+        loop {
+            let mut next = listing(0, 7);
+            next.listing.ascending = ascending;
+            next.listing.after = after;
+            next.listing.buckets.clear();
+            let page = broker.call(next).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some((last.job.created_at, last.job.id.clone()));
+            paged.extend(page.into_iter().map(|job| job.job.id.to_string()));
+        }
+        if !ascending {
+            paged.reverse();
+        }
+        assert_eq!(paged, seen);
+    }
     seen.sort_unstable();
     let mut all: Vec<String> = (0..20).map(name).collect();
     all.sort_unstable();
