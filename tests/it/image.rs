@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bunqueue_mcp::command::flow::annotate;
 use bunqueue_mcp::engine::{
-    Changes, Config, CronRecord, Effects, Engine, GroupRecord, JobId, JobRecord, LoadError, Loader,
-    LogLine, MetricKind, Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, State, TieRecord,
-    Totals, WebhookRecord,
+    Body, Changes, Config, CronRecord, Effects, Engine, GroupRecord, JobId, JobRecord, LoadError,
+    Loader, LogLine, MetricKind, Millis, MinuteRecord, Payload, ProofRecord, QueueRecord, State,
+    TieRecord, Totals, WebhookRecord,
 };
 use bunqueue_mcp::storage::Store;
 use tempfile::TempDir;
@@ -171,6 +171,27 @@ impl Image {
                 self.logs.insert((record.job, line.seq), line);
             }
         }
+    }
+
+    /// The bodies of completed jobs.
+    pub fn bodies(&self, jobs: impl IntoIterator<Item = u64>) -> Vec<Body> {
+        let body = |seq: u64| {
+            let record = self.jobs.get(&seq)?;
+            Some(Body {
+                id: record.id.clone(),
+                seq,
+                data: self.data.get(&seq).cloned().flatten(),
+                options: record.options.clone(),
+                life: record.life.clone(),
+                result: record.result.clone(),
+            })
+        };
+        jobs.into_iter().filter_map(body).collect()
+    }
+
+    /// Those of all jobs.
+    pub fn all_bodies(&self) -> Vec<Body> {
+        self.bodies(self.jobs.keys().copied())
     }
 
     /// The engine that begins with this.
