@@ -31,6 +31,8 @@ pub(super) struct Cold {
     listed: BTreeSet<(QueueKey, Millis, JobKey)>,
     /// The others whose bodies may leave, first completed first.
     whole: BTreeMap<u64, JobKey>,
+    /// Those whose bodies may not: they have a log, or know the token of a delivery that outlasted its time.
+    pinned: BTreeSet<JobKey>,
     /// Jobs whose bodies were missed, by their numbers in the order of admission.
     missed: RefCell<BTreeSet<u64>>,
 }
@@ -70,6 +72,7 @@ impl Cold {
     /// A job is not completed any more, or gone.
     pub(super) fn leave(&mut self, done_seq: u64, key: JobKey, job: &Job) {
         self.whole.remove(&done_seq);
+        self.pinned.remove(&key);
         self.warm_up(key, job);
     }
 
@@ -141,7 +144,7 @@ impl Engine {
             };
             if self.store.marks.is_touched(key) {
                 passed.push(key);
-            } else if !self.retention.logs.contains_key(&key) {
+            } else {
                 self.let_body_go(key);
             }
         }
@@ -151,19 +154,20 @@ impl Engine {
         }
     }
 
-    /// The log of a job is gone: nothing keeps its body in memory any more.
+    /// The log of a job is gone, which has perhaps kept its body in memory.
     pub(super) fn note_log_gone(&mut self, key: JobKey) {
-        if self.store.contains(key)
-            && self.store.job(key).state == State::Completed
-            && !self.cold.contains(key)
-        {
+        if self.cold.pinned.remove(&key) {
             let done = self.done(key);
             self.cold.enter(done.seq, key);
         }
     }
 
-    /// Makes a completed job cold.
+    /// Makes a completed job cold, unless it may not become it.
     pub(super) fn let_body_go(&mut self, key: JobKey) {
+        if self.retention.logs.contains_key(&key) || self.store.job(key).has_timed_out() {
+            self.cold.pinned.insert(key);
+            return;
+        }
         let done = self.done(key);
         self.store.empty(key);
         self.retention.results.forget(key);
@@ -176,13 +180,7 @@ impl Engine {
         if !self.has_cold_jobs() {
             return completed.values().copied().collect();
         }
-        let logged = self.retention.logs.keys();
-        let is_logged = |key: &&JobKey| {
-            let job = self.store.job(**key);
-            let done_seq = self.done(**key).seq;
-            job.state == State::Completed && self.cold.whole.get(&done_seq) != Some(key)
-        };
-        let all = self.cold.whole.values().chain(logged.filter(is_logged));
+        let all = self.cold.whole.values().chain(&self.cold.pinned);
         let of_queue = all.filter(|key| self.store.job(**key).queue == queue);
         of_queue.copied().collect()
     }
@@ -232,12 +230,12 @@ impl Engine {
             let (cold, completed) = (self.cold.contains(key), job.state == State::Completed);
             let is_bare = job.data.is_none() && job.options.is_none() && job.life.is_none();
             let is_whole = self.cold.whole.get(&self.done(key).seq) == Some(&key);
-            let is_logged = self.retention.logs.contains_key(&key);
+            let is_pinned = self.cold.pinned.contains(&key);
             let fits = match (completed, cold) {
-                (false, _) => !cold && !is_whole,
-                (true, false) => job.life.is_some() && (is_whole || is_logged),
+                (false, _) => !cold && !is_whole && !is_pinned,
+                (true, false) => job.life.is_some() && (is_whole != is_pinned),
                 (true, true) => {
-                    is_bare && !is_whole && !is_logged && !self.store.marks.is_touched(key)
+                    is_bare && !is_whole && !is_pinned && !self.store.marks.is_touched(key)
                 }
             };
             if !fits {
@@ -256,7 +254,8 @@ impl Engine {
         if self.cold.listed.len() != self.cold.jobs.len() || !self.cold.jobs.iter().all(listed) {
             return Err("the list of cold jobs is not that of the cold jobs".to_owned());
         }
-        let gone = self.cold.jobs.keys().chain(self.cold.whole.values());
+        let known = self.cold.jobs.keys().chain(self.cold.whole.values());
+        let gone = known.chain(&self.cold.pinned);
         match gone.into_iter().find(|key| !self.store.contains(**key)) {
             Some(key) => Err(format!("{key:?} is cold or whole, and no job")),
             None => Ok(()),

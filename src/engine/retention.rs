@@ -206,9 +206,7 @@ impl Engine {
             self.keep_result(key);
         }
         self.retention.completed.insert((needed, done_seq), key);
-        if !self.retention.logs.contains_key(&key) {
-            self.cold.enter(done_seq, key);
-        }
+        self.cold.enter(done_seq, key);
         self.arm_retention();
         if self.retention.completed.len() > self.config.completed_max
             && let Some((_, oldest)) = self.retention.completed.first_key_value()

@@ -177,9 +177,7 @@ impl Loader {
     /// than afterwards.
     fn keep_few_bodies(&mut self, done_seq: u64, key: JobKey) {
         let engine = &mut self.engine;
-        if !engine.retention.logs.contains_key(&key) {
-            engine.cold.enter(done_seq, key);
-        }
+        engine.cold.enter(done_seq, key);
         if let Some(key) = engine.cold.surplus(engine.config.completed_in_memory_max) {
             engine.let_body_go(key);
         }
