@@ -332,7 +332,9 @@ impl Job {
     /// Whether a delivery of this job that outlasted its time may still be reported.
     pub(super) fn has_timed_out(&self) -> bool {
         let spent = self.life.iter().flat_map(|life| &life.spent);
-        spent.into_iter().any(|(_, cause)| *cause == EndCause::Timeout)
+        spent
+            .into_iter()
+            .any(|(_, cause)| *cause == EndCause::Timeout)
     }
 
     pub(super) fn remember_spent(&mut self, token: LockToken, cause: EndCause) {

@@ -60,7 +60,7 @@ impl Lane {
     /// A name that was not used before.
     pub fn fresh(&mut self) -> String {
         self.fresh += 1;
-        format!("{}-{}", self.name, self.fresh)
+        format!("{}-{:05}", self.name, self.fresh)
     }
 
     /// One of the queues of this client alone.
