@@ -194,11 +194,11 @@ impl Pair {
         self.tell(|| format!("{end:?}; the next process begins after {pause} ms"));
         match end {
             End::Stop => self.store_changes()?,
-            End::Crash => {
-                if let Some(stored) = &self.stored {
-                    self.model.clone_from(stored);
-                }
-            }
+            End::Crash => match &self.stored {
+                Some(stored) => self.model.clone_from(stored),
+                // What this step has let happen is stored, as after each.
+                None => self.store_changes()?,
+            },
         }
         self.now += pause;
         self.processes += 1;
