@@ -12,12 +12,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::id::JobId;
+use super::id::{JobId, LockToken};
 use super::job::{JobOptions, Payload, State};
 use super::outcome::Listing;
 use super::persist::LifeRecord;
 use super::queue::QueueKey;
-use super::store::{Job, JobKey};
+use super::store::{EndCause, Job, JobKey, Spent};
 use super::{Engine, Millis};
 
 /// Bodies that leave memory at once, at most; so nobody waits long for them.
@@ -31,8 +31,10 @@ pub(super) struct Cold {
     listed: BTreeSet<(QueueKey, Millis, JobKey)>,
     /// The others whose bodies may leave, first completed first.
     whole: BTreeMap<u64, JobKey>,
-    /// Those whose bodies may not: they have a log, or know the token of a delivery that outlasted its time.
+    /// Those whose bodies may not, as they have a log.
     pinned: BTreeSet<JobKey>,
+    /// What no store keeps: tokens of deliveries of cold jobs that ended without success.
+    spent: BTreeMap<JobKey, Spent>,
     /// Jobs whose bodies were missed, by their numbers in the order of admission.
     missed: RefCell<BTreeSet<u64>>,
 }
@@ -76,16 +78,28 @@ impl Cold {
         self.warm_up(key, job);
     }
 
-    /// A job is not cold any more; its end, if it was.
-    fn warm_up(&mut self, key: JobKey, job: &Job) -> Option<Done> {
+    /// A job is not cold any more; what was kept of it, if it was.
+    fn warm_up(&mut self, key: JobKey, job: &Job) -> Option<(Done, Spent)> {
         let done = self.jobs.remove(&key)?;
         self.listed.remove(&(job.queue, job.created_at, key));
-        Some(done)
+        let spent = self.spent.remove(&key).unwrap_or_default();
+        Some((done, spent))
     }
 
-    fn cool_down(&mut self, key: JobKey, job: &Job, done: Done) {
+    fn cool_down(&mut self, key: JobKey, job: &Job, done: Done, spent: Spent) {
         self.jobs.insert(key, done);
         self.listed.insert((job.queue, job.created_at, key));
+        if !spent.is_empty() {
+            self.spent.insert(key, spent);
+        }
+    }
+
+    /// As [`Job::spent`], of a cold job.
+    pub(super) fn spent(&self, key: JobKey, token: LockToken) -> Option<EndCause> {
+        let mut spent = self.spent.get(&key)?.iter();
+        spent
+            .find(|(other, _)| *other == token)
+            .map(|(_, cause)| *cause)
     }
 
     pub(super) fn contains(&self, key: JobKey) -> bool {
@@ -120,12 +134,12 @@ impl Engine {
             let Some(key) = found.filter(|key| self.store.job(*key).seq == body.seq) else {
                 continue;
             };
-            let Some(done) = self.cold.warm_up(key, self.store.job(key)) else {
+            let Some((done, spent)) = self.cold.warm_up(key, self.store.job(key)) else {
                 continue;
             };
             self.cold.enter(done.seq, key);
             let has_result = body.result.is_some();
-            self.store.fill(key, body);
+            self.store.fill(key, body, spent);
             if has_result {
                 self.keep_result(key);
             }
@@ -164,14 +178,14 @@ impl Engine {
 
     /// Makes a completed job cold, unless it may not become it.
     pub(super) fn let_body_go(&mut self, key: JobKey) {
-        if self.retention.logs.contains_key(&key) || self.store.job(key).has_timed_out() {
+        if self.retention.logs.contains_key(&key) {
             self.cold.pinned.insert(key);
             return;
         }
         let done = self.done(key);
-        self.store.empty(key);
+        let spent = self.store.empty(key);
         self.retention.results.forget(key);
-        self.cold.cool_down(key, self.store.job(key), done);
+        self.cold.cool_down(key, self.store.job(key), done, spent);
     }
 
     /// The completed jobs of a queue that are not cold, in no particular order.

@@ -177,8 +177,9 @@ impl Engine {
     /// What the token says about a report on this job.
     fn standing(&self, key: JobKey, token: TokenGiven) -> Result<Standing, Refusal> {
         let job = self.store.job(key);
+        let spent = |token| job.spent(token).or_else(|| self.cold.spent(key, token));
         if let TokenGiven::Token(given) = token
-            && job.spent(given) == Some(EndCause::Timeout)
+            && spent(given) == Some(EndCause::Timeout)
         {
             return Ok(Standing::Finalized);
         }

@@ -123,7 +123,7 @@ pub(super) struct Life {
     pub(super) ended: Option<Ended>,
     /// Tokens of deliveries that ended without success, and how.
     #[serde(skip)]
-    pub(super) spent: Vec<(LockToken, EndCause)>,
+    pub(super) spent: Spent,
     /// Why the job is in the dead-letter queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Box<DeadLetter>>,
@@ -139,6 +139,9 @@ pub(super) struct Life {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) successor: Option<Box<JobId>>,
 }
+
+/// Tokens of deliveries that are over, and how they ended.
+pub(super) type Spent = Vec<(LockToken, EndCause)>;
 
 /// A delivery in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -329,14 +332,6 @@ impl Job {
         ended.map(|(_, cause)| *cause)
     }
 
-    /// Whether a delivery of this job that outlasted its time may still be reported.
-    pub(super) fn has_timed_out(&self) -> bool {
-        let spent = self.life.iter().flat_map(|life| &life.spent);
-        spent
-            .into_iter()
-            .any(|(_, cause)| *cause == EndCause::Timeout)
-    }
-
     pub(super) fn remember_spent(&mut self, token: LockToken, cause: EndCause) {
         let spent = &mut self.life().spent;
         if spent.len() >= SPENT_MAX {
@@ -464,17 +459,21 @@ impl Store {
         self.jobs.at_mut(key.row())
     }
 
-    /// Takes the body of a completed job out, and throws it away.
-    pub(super) fn empty(&mut self, key: JobKey) {
+    /// Takes the body of a completed job out, and throws it away but for what no store keeps.
+    pub(super) fn empty(&mut self, key: JobKey) -> Spent {
         let job = self.jobs.at_mut(key.row());
-        (job.data, job.options, job.life) = (None, None, None);
+        (job.data, job.options) = (None, None);
+        job.life.take().map_or_else(Spent::new, |life| life.spent)
     }
 
     /// Puts back the body of a job, which has not changed thereby.
-    pub(super) fn fill(&mut self, key: JobKey, body: Body) {
+    pub(super) fn fill(&mut self, key: JobKey, body: Body, spent: Spent) {
         let job = self.jobs.at_mut(key.row());
         (job.data, job.options) = (body.data, body.options);
         job.life = body.life.map(|life| life.with_result(body.result));
+        if let Some(life) = job.life.as_mut() {
+            life.spent = spent;
+        }
     }
 
     pub(super) fn len(&self) -> usize {
