@@ -604,9 +604,8 @@ impl Broker for LocalBroker {
             let Some(missed) = missed else {
                 break;
             };
-            let Missed { command, jobs } = *missed;
-            match reading.read(shared, jobs) {
-                Ok(()) => commands.insert(0, command),
+            match reading.read(shared, &missed) {
+                Ok(()) => commands.insert(0, missed.command),
                 Err(error) => answers.push(Submitted::Done(Err(error))),
             }
         }
@@ -625,7 +624,7 @@ impl Broker for LocalBroker {
             });
             match ran {
                 Ok(answer) => break answer,
-                Err(missed) => match reading.read(shared, missed.jobs) {
+                Err(missed) => match reading.read(shared, &missed) {
                     Ok(()) => next = missed.command,
                     Err(error) => break Submitted::Done(Err(error)),
                 },
@@ -804,7 +803,12 @@ fn run(
     if let Some(command) = again {
         let jobs = core.engine.missed();
         if !jobs.is_empty() {
-            return Err(Box::new(Missed { command, jobs }));
+            let chills = core.engine.chills();
+            return Err(Box::new(Missed {
+                command,
+                jobs,
+                chills,
+            }));
         }
     }
     Ok(match executed {

@@ -17,12 +17,20 @@ pub(super) struct Missed {
     pub(super) command: Command,
     /// The jobs whose bodies it misses.
     pub(super) jobs: Vec<u64>,
+    /// [`Engine::chills`](crate::engine::Engine::chills) at that time.
+    pub(super) chills: u64,
 }
+
+/// Readings of the same bodies, when others send them away again each time; more than chance ever needs.
+const TRIES_MAX: u32 = 100;
 
 /// What has been read for the command in hand.
 #[derive(Default)]
 pub(super) struct Reading {
     bodies: Vec<Body>,
+    chills: u64,
+    /// How often the same was missed.
+    tries: u32,
     /// What was missed the last time.
     missed: Vec<u64>,
 }
@@ -31,7 +39,8 @@ impl Reading {
     /// Gives the engine what was read; under its lock, just before the command is executed.
     pub(super) fn hand_over(&mut self, core: &mut Core) {
         if !self.bodies.is_empty() {
-            core.engine.warm(std::mem::take(&mut self.bodies));
+            let bodies = std::mem::take(&mut self.bodies);
+            core.engine.warm_as_of(bodies, self.chills);
         }
     }
 
@@ -39,9 +48,15 @@ impl Reading {
     ///
     /// # Errors
     /// The file cannot be read, or it does not hold what it has to.
-    pub(super) fn read(&mut self, shared: &Shared, jobs: Vec<u64>) -> Result<(), CommandError> {
+    pub(super) fn read(&mut self, shared: &Shared, missed: &Missed) -> Result<(), CommandError> {
+        let jobs = &missed.jobs;
+        self.tries = if self.missed == *jobs {
+            self.tries + 1
+        } else {
+            0
+        };
         let read = || match &shared.bodies {
-            Some(bodies) if self.missed != jobs => bodies.read(&jobs),
+            Some(bodies) if self.tries < TRIES_MAX => bodies.read(jobs),
             _ => Err(StoreError::Value {
                 what: "the data of a completed job",
             }),
@@ -50,7 +65,8 @@ impl Reading {
             tracing::error!(%error, "a completed job could not be read");
             CommandError::Storage(error.to_string().into())
         })?;
-        (self.bodies, self.missed) = (bodies, jobs);
+        (self.bodies, self.chills) = (bodies, missed.chills);
+        self.missed.clone_from(jobs);
         Ok(())
     }
 

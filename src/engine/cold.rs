@@ -37,6 +37,8 @@ pub(super) struct Cold {
     spent: BTreeMap<JobKey, Spent>,
     /// Jobs whose bodies were missed, by their numbers in the order of admission.
     missed: RefCell<BTreeSet<u64>>,
+    /// Bodies that have left so far.
+    chills: u64,
 }
 
 /// The end of a completed job.
@@ -46,6 +48,8 @@ pub(super) struct Done {
     pub(super) seq: u64,
     /// [`Millis::MIN`] when that is not known.
     pub(super) at: Millis,
+    /// How many bodies had left when that of this job did.
+    chill: u64,
 }
 
 /// The body of a completed job, as a store has it.
@@ -127,13 +131,29 @@ impl Engine {
         missed.into_iter().collect()
     }
 
-    /// Takes in bodies that were missed. Those of jobs that are gone or no longer cold are passed over.
+    /// How many bodies have left so far. What is read of the jobs that are cold now may be out of date for those that have
+    /// left later.
+    pub const fn chills(&self) -> u64 {
+        self.cold.chills
+    }
+
+    /// Takes in bodies as they are stored now.
     pub fn warm(&mut self, bodies: Vec<Body>) {
+        self.warm_as_of(bodies, u64::MAX);
+    }
+
+    /// Takes in bodies that were read after so many had left ([`Engine::chills`]). Those of jobs that are gone, no longer
+    /// cold, or cold again since are passed over.
+    pub fn warm_as_of(&mut self, bodies: Vec<Body>, chills: u64) {
         for body in bodies {
             let found = self.store.find(&body.id);
             let Some(key) = found.filter(|key| self.store.job(*key).seq == body.seq) else {
                 continue;
             };
+            let left = self.cold.jobs.get(&key).map(|done| done.chill);
+            if left.is_some_and(|left| left > chills) {
+                continue;
+            }
             let Some((done, spent)) = self.cold.warm_up(key, self.store.job(key)) else {
                 continue;
             };
@@ -182,7 +202,11 @@ impl Engine {
             self.cold.pinned.insert(key);
             return;
         }
-        let done = self.done(key);
+        self.cold.chills += 1;
+        let done = Done {
+            chill: self.cold.chills,
+            ..self.done(key)
+        };
         let spent = self.store.empty(key);
         self.retention.results.forget(key);
         self.cold.cool_down(key, self.store.job(key), done, spent);
@@ -300,6 +324,7 @@ impl Done {
             at: life
                 .and_then(|life| life.completed_at)
                 .unwrap_or(Millis::MIN),
+            chill: 0,
         }
     }
 }

@@ -13,7 +13,8 @@ use bunqueue_mcp::engine::{
 };
 use tempfile::TempDir;
 
-use crate::world::{id, named, payload, queue, with};
+use crate::image::Image;
+use crate::world::{World, id, named, payload, queue, with};
 
 /// Completed jobs whose bodies may stay in memory.
 const WHOLE: usize = 5;
@@ -347,4 +348,42 @@ async fn a_new_job_takes_the_id_of_one_that_is_in_the_file() {
     let job = broker.call(GetJob { id: job_id }).await.unwrap();
     assert_eq!(job.unwrap().job.state, State::Waiting);
     assert_eq!(completed(&broker).await, 11);
+}
+
+/// Somebody reads a body; before it is handed over, another one has changed the job and sent it away again.
+#[test]
+fn a_body_that_was_read_before_a_change_is_passed_over() {
+    let mut world = World::with(Config {
+        completed_in_memory_max: 0,
+        ..Config::default()
+    });
+    let mut image = Image::default();
+    world.act(|engine, _| engine.record());
+    world.push("q", named("child"));
+    let delivery = world.pull("q").expect("ready");
+    world.ack(&delivery);
+    world.push("q", named("parent"));
+    let mut store = |world: &mut World| {
+        world.act(|engine, _| {
+            image.apply(engine.take_changes());
+            engine.chill();
+        });
+        image.all_bodies()
+    };
+    let read = store(&mut world);
+    let mut chills = 0;
+    world.act(|engine, _| {
+        chills = engine.chills();
+        engine.warm(read.clone());
+    });
+    world.ask(UpdateParent {
+        child: id("child"),
+        parent: id("parent"),
+    });
+    let now = store(&mut world);
+    world.act(|engine, _| engine.warm_as_of(read, chills));
+    world.act(|engine, _| assert!(engine.has_cold_jobs(), "it was out of date"));
+    world.act(|engine, _| engine.warm(now));
+    assert!(world.detail(&id("child")).job.data.is_some(), "its ties");
+    world.check();
 }
