@@ -233,5 +233,12 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// # Errors
 /// What the system says.
 fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    // What a link leads to is made first: otherwise it would have another name once it is there, and a second owner.
+    if path.is_symlink() && !path.exists() {
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)?;
+    }
     path.canonicalize().or_else(|_| std::path::absolute(path))
 }

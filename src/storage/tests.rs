@@ -145,3 +145,15 @@ fn durable_commits_wait_for_the_disk_and_others_do_not() {
         assert_eq!(level(&kept), Ok(expected));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_file_that_is_not_there_yet_has_one_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let (link, file) = (directory.path().join("link"), directory.path().join("file"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let _first = Store::open(&link).unwrap();
+    for path in [&link, &file] {
+        assert!(matches!(Store::open(path), Err(StoreError::InUse { .. })));
+    }
+}
