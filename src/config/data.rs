@@ -31,7 +31,7 @@ impl Reader<'_> {
                     file: setting,
                 });
             }
-            let path = value.into();
+            let path = value.trim().into();
             return Ok(Some((DataFile { path, durability }, setting)));
         }
         let sqlite = driver.filter(|driver| driver.value == "sqlite");

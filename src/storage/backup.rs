@@ -5,15 +5,16 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use thiserror::Error;
 
-use super::owner::Owner;
+use super::owner::{OWNER, Owner};
 use super::part::Part;
 use super::row::state_of;
-use super::{BUSY_TIMEOUT, StoreError, beside, load, resolved, schema};
+use super::{BUSY_TIMEOUT, SIDES, StoreError, beside, load, resolved, schema};
 use crate::engine::{Config, Effects, Millis, State};
 
 /// Which file of a copy a fault is about.
@@ -65,6 +66,9 @@ pub enum CopyFault {
     /// A file cannot be its own copy.
     #[error("FILE and COPY are the same file")]
     Same,
+    /// It would be taken for a part of the other file.
+    #[error("a file of that name belongs to {0}: give another path")]
+    Part(Role),
     /// The database contradicts itself.
     #[error("the file is damaged: {0}")]
     Damaged(String),
@@ -118,12 +122,10 @@ pub fn backup(data: &Path, copy: &Path, replace: bool) -> Result<Contents, CopyE
     let data = Subject::new(Role::DataFile, data)?;
     let copy = Subject::new(Role::Copy, copy)?;
     data.require()?;
-    copy.refuse_same(&data)?;
+    copy.refuse_part_of(&data)?;
     copy.refuse_existing(replace)?;
     // A file that a broker uses is no copy to be replaced.
-    let is_owned = beside(&copy.path, "-owner").exists();
-    let owner = is_owned.then(|| Owner::acquire(&copy.path));
-    let _owner = copy.says(owner.transpose())?;
+    let _owner = copy.owned_before()?;
     let source = data.says(open_live(&data.path))?;
     data.says(schema::refuse_foreign(&source))?;
     let part = copy.says(Part::beside(&copy.path).map_err(StoreError::opening))?;
@@ -155,9 +157,10 @@ pub fn restore(
     let data = Subject::new(Role::DataFile, data)?;
     let copy = Subject::new(Role::Copy, copy)?;
     copy.require()?;
-    data.refuse_same(&copy)?;
+    copy.refuse_part_of(&data)?;
+    data.refuse_part_of(&copy)?;
     data.refuse_existing(replace)?;
-    let _owner = data.says(Owner::acquire(&data.path))?;
+    let owner = data.owned_before()?;
     let source = copy.says(open_copy(&copy.path))?;
     copy.says(schema::refuse_foreign(&source))?;
     let part = data.says(Part::beside(&data.path).map_err(StoreError::opening))?;
@@ -176,7 +179,12 @@ pub fn restore(
     data.says(close(made))?;
     let model = if data.path.exists() { &data } else { &copy };
     data.says(part.become_like(&model.path))?;
-    settle(&data.path);
+    // Only now, so that a refused copy leaves no mark beside a file that was never there.
+    let _owner = match owner {
+        Some(owner) => owner,
+        None => data.says(Owner::acquire(&data.path))?,
+    };
+    data.says(settle(&data.path))?;
     data.publish(part, replace)?;
     Ok(contents)
 }
@@ -231,11 +239,24 @@ impl<'a> Subject<'a> {
         Err(self.error(CopyFault::Exists))
     }
 
-    fn refuse_same(&self, other: &Self) -> Result<(), CopyError> {
-        if self.path == other.path {
+    /// Refuses a path that is the other one, or stands beside it as a part of the database.
+    fn refuse_part_of(&self, whole: &Self) -> Result<(), CopyError> {
+        if self.path == whole.path {
             return Err(self.error(CopyFault::Same));
         }
+        let parts = SIDES.iter().chain([&OWNER]);
+        let mut parts = parts.map(|suffix| beside(&whole.path, suffix));
+        if parts.any(|part| part == self.path) {
+            return Err(self.error(CopyFault::Part(whole.role)));
+        }
         Ok(())
+    }
+
+    /// Takes the lock of a file that has had an owner.
+    fn owned_before(&self) -> Result<Option<Owner>, CopyError> {
+        let is_owned = beside(&self.path, OWNER).exists();
+        let owner = is_owned.then(|| Owner::acquire(&self.path));
+        self.says(owner.transpose())
     }
 
     fn publish(&self, part: Part, replace: bool) -> Result<(), CopyError> {
@@ -322,12 +343,25 @@ fn close(connection: Connection) -> Result<(), StoreError> {
 
 /// Moves everything that a file has beside it into it. Then those beside it can go before it is replaced, and a process
 /// that is killed between the two leaves the old file whole. One that is damaged has nothing to lose by it.
-fn settle(path: &Path) {
+///
+/// # Errors
+/// [`StoreError::Busy`], when somebody is using the file.
+fn settle(path: &Path) -> Result<(), StoreError> {
+    if !path.exists() {
+        return Ok(());
+    }
     let settled = open_live(path).and_then(|connection| {
+        // Who reads it may go on for long; the person at the command knows better whom to end.
+        connection.busy_timeout(Duration::ZERO)?;
         let mode = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
         Ok(connection.query_row("PRAGMA journal_mode = DELETE", [], mode)?)
     });
-    if let Err(error) = settled {
-        tracing::debug!(%error, "the file that is replaced could not be opened");
+    match settled {
+        Err(StoreError::Busy) => Err(StoreError::Busy),
+        Err(error) => {
+            tracing::debug!(%error, "the file that is replaced could not be opened");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
     }
 }

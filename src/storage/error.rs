@@ -14,6 +14,18 @@ pub enum StoreError {
         /// Who, as far as it is known.
         by: String,
     },
+    /// It has more than one name.
+    #[error(
+        "the data file has {names} names (hard links), and each would have a write-ahead log of its own: \
+         remove the others, or make them symbolic links"
+    )]
+    Linked {
+        /// How many.
+        names: u64,
+    },
+    /// There is no table in it.
+    #[error("the data file is empty: no broker has used it yet, or its content is lost")]
+    Empty,
     /// A newer version has written it.
     #[error("SQLite schema version {found} is newer than supported version {supported}")]
     Newer {

@@ -27,7 +27,7 @@ pub use backup::{Contents, CopyError, CopyFault, Role, backup, restore};
 pub use bodies::Bodies;
 pub use error::StoreError;
 use identity::Identity;
-use owner::Owner;
+use owner::{OWNER, Owner};
 use write::Names;
 
 use crate::engine::{Changes, Config, Durability, Effects, Engine, Millis};
@@ -42,6 +42,9 @@ pub const WAL_BYTES_KEPT: u64 = 32 * 1_024 * 1_024;
 const CACHE_BYTES: u32 = 4 * 1_024 * 1_024;
 /// Prepared statements kept; more than there are.
 const STATEMENTS: usize = 64;
+
+/// What a database may have beside its file. Left behind, it would be taken for a part of another file of that name.
+const SIDES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// A file that is to keep the jobs of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,11 +83,15 @@ impl Store {
     /// refuses it. Nothing has changed then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         // So two names of one file have one owner, and none is one that the database gives a meaning of its own.
-        let path = resolved(path)?;
+        let path = made(path)?;
         if path.is_dir() {
             return Err(StoreError::Directory);
         }
+        let is_used = beside(&path, OWNER).exists();
         let owner = Owner::acquire(&path)?;
+        if is_used && fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
+            tracing::warn!(file = ?path, "the data file is empty although a broker has used it before");
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -228,17 +235,43 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The path of a file by which everybody finds what stands beside it: absolute, and not that of a link to it.
+/// Makes a file that is not there, so that there is something to lock, and finds its path ([`resolved`]).
+///
+/// # Errors
+/// [`StoreError::opening`].
+fn made(path: &Path) -> Result<PathBuf, StoreError> {
+    if !path.exists() {
+        let mut options = fs::OpenOptions::new();
+        options.append(true).create(true);
+        options.open(path).map_err(StoreError::opening)?;
+    }
+    Ok(resolved(path)?)
+}
+
+/// Links that lead to links, before they are taken for a circle; as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
+/// The path of a file by which everybody finds what stands beside it: absolute, and not that of a link to it, whether the
+/// file is there or not.
 ///
 /// # Errors
 /// What the system says.
 fn resolved(path: &Path) -> std::io::Result<PathBuf> {
-    // What a link leads to is made first: otherwise it would have another name once it is there, and a second owner.
-    if path.is_symlink() && !path.exists() {
-        fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)?;
+    let mut path = std::path::absolute(path)?;
+    for _ in 0..LINKS_MAX {
+        if let Ok(found) = path.canonicalize() {
+            return Ok(found);
+        }
+        let directory = path.parent().map(Path::to_owned).unwrap_or_default();
+        let directory = directory.canonicalize().unwrap_or(directory);
+        match fs::read_link(&path) {
+            Ok(target) => path = directory.join(target),
+            Err(_) => {
+                return Ok(path
+                    .file_name()
+                    .map_or(directory.clone(), |name| directory.join(name)));
+            }
+        }
     }
-    path.canonicalize().or_else(|_| std::path::absolute(path))
+    Ok(path)
 }

@@ -4,10 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::beside;
+use super::{SIDES, beside};
 
-/// What a database may have beside its file. Left behind, it would be taken for a part of another file of that name.
-const SIDES: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Random bytes in the name of a part.
+const NAME_BYTES: usize = 6;
 
 /// The unfinished file. Dropped, it is gone.
 pub(super) struct Part {
@@ -20,8 +20,11 @@ impl Part {
     /// # Errors
     /// What the system says.
     pub(super) fn beside(target: &Path) -> io::Result<Self> {
-        // Two that work on one target must not work on one part.
-        let path = beside(target, &format!("-part-{}", std::process::id()));
+        // Two that work on one target must not work on one part, nor meet what a killed one has left.
+        let mut random = [0; NAME_BYTES];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = beside(target, &format!("-part-{random}"));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -63,7 +66,10 @@ impl Part {
     /// # Errors
     /// [`ErrorKind::AlreadyExists`], or what else the system says.
     pub(super) fn publish(self, target: &Path, replace: bool) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()?;
+        // Windows brings to the disk only what is open for writing.
+        let written = OpenOptions::new().write(true).open(&self.path)?;
+        written.sync_all()?;
+        drop(written);
         remove_sides(target)?;
         if replace {
             fs::rename(&self.path, target)?;

@@ -16,14 +16,17 @@ fn number(connection: &Connection, pragma: &str) -> Result<i64, StoreError> {
     Ok(number)
 }
 
+fn tables(connection: &Connection) -> Result<i64, StoreError> {
+    let count = "SELECT count(*) FROM sqlite_schema";
+    Ok(connection.query_row(count, [], |row| row.get(0))?)
+}
+
 /// Looks at a file before anything in it is touched; one without tables may become ours.
 ///
 /// # Errors
 /// [`StoreError::Newer`], [`StoreError::Foreign`].
 pub(super) fn refuse_newer(connection: &Connection) -> Result<(), StoreError> {
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables > 0 {
+    if tables(connection)? > 0 {
         return refuse_foreign(connection);
     }
     refuse_version(connection)
@@ -32,8 +35,11 @@ pub(super) fn refuse_newer(connection: &Connection) -> Result<(), StoreError> {
 /// Looks at a file that has to be ours already.
 ///
 /// # Errors
-/// [`StoreError::Newer`], [`StoreError::Foreign`].
+/// [`StoreError::Empty`], [`StoreError::Newer`], [`StoreError::Foreign`].
 pub(super) fn refuse_foreign(connection: &Connection) -> Result<(), StoreError> {
+    if tables(connection)? == 0 {
+        return Err(StoreError::Empty);
+    }
     if number(connection, "application_id")? != APPLICATION_ID {
         return Err(StoreError::Foreign);
     }

@@ -124,6 +124,12 @@ fn a_copy_takes_no_place_that_is_taken() {
     assert!(fs::metadata(&copy).unwrap().len() > 4);
     let same = fail(&["backup", "--force", text(&path), text(&path)]);
     assert!(same.contains("FILE and COPY are the same file"), "{same}");
+    for suffix in ["-wal", "-shm", "-journal", "-owner"] {
+        let part = kept.at(&format!("{NAME}{suffix}"));
+        let refused = fail(&["backup", "--force", text(&path), text(&part)]);
+        let expected = "a file of that name belongs to FILE: give another path";
+        assert!(refused.contains(expected), "{refused}");
+    }
     let other = filled();
     let used = fail(&["backup", "--force", text(&path), text(&other.path())]);
     assert!(used.contains("is in use by process"), "{used}");
@@ -150,6 +156,59 @@ fn a_copy_of_nothing_or_to_nowhere_is_refused() {
         "{refused}"
     );
     assert!(!copy.exists());
+}
+
+/// A file of no bytes is a database without tables: nothing in it says whose it is.
+#[test]
+fn an_empty_file_is_called_empty() {
+    let kept = filled();
+    let empty = kept.at("empty.db");
+    fs::write(&empty, "").unwrap();
+    let (path, copy) = (kept.path(), kept.at("copy.db"));
+    for arguments in [
+        ["backup", text(&empty), text(&copy)],
+        ["restore", text(&empty), text(&copy)],
+    ] {
+        let refused = fail(&arguments);
+        assert!(
+            refused.contains("the data file is empty: no broker has used it yet"),
+            "{refused}"
+        );
+    }
+    assert!(!copy.exists());
+    let refused = fail(&["restore", text(&path), text(&kept.at("no/new.db"))]);
+    assert!(
+        refused.contains("check that its directory exists"),
+        "{refused}"
+    );
+    let left = names(kept.directory.path());
+    assert!(!left.iter().any(|name| name == "copy.db-owner"), "{left:?}");
+}
+
+/// Somebody who reads the file as a database has part of it in the write-ahead file alone.
+#[test]
+fn a_restore_leaves_a_file_that_another_program_reads() {
+    let mut kept = filled();
+    let (path, copy) = (kept.path(), kept.at("copy.db"));
+    succeed(&["backup", text(&path), text(&copy)]);
+    kept.world.push("q", named("later"));
+    let reader = rusqlite::Connection::open(&path).unwrap();
+    kept.commit();
+    let reading = reader.unchecked_transaction().unwrap();
+    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    reading
+        .query_row("SELECT count(*) FROM job", [], count)
+        .unwrap();
+    kept.close();
+    let refused = fail(&["restore", "--force", text(&copy), text(&path)]);
+    assert!(
+        refused.contains("the data file is locked by another program"),
+        "{refused}"
+    );
+    drop(reading);
+    drop(reader);
+    kept.reopen();
+    assert_eq!(ids(&mut kept.world), ["b", "c", "later"]);
 }
 
 #[test]

@@ -81,6 +81,46 @@ fn a_link_to_a_file_is_another_name_of_it_and_no_other_file() {
     assert!(refusal(&link).contains("is in use by process"));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_with_two_names_is_refused() {
+    let mut kept = Kept::new();
+    let other = kept.at("other.db");
+    kept.close();
+    fs::hard_link(kept.path(), &other).unwrap();
+    for path in [&kept.path(), &other] {
+        assert_eq!(
+            refusal(path),
+            "the data file has 2 names (hard links), and each would have a write-ahead log of its own: \
+             remove the others, or make them symbolic links"
+        );
+    }
+    fs::remove_file(&other).unwrap();
+    kept.reopen();
+}
+
+/// A file that is mounted at two places has one name and two directories, so the lock beside it is not enough.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_in_use_is_refused_also_where_nothing_beside_it_says_so() {
+    let kept = Kept::new();
+    fs::remove_file(kept.at("queue.db-owner")).unwrap();
+    let path = kept.path();
+    let arguments = [
+        "serve",
+        "--tcp-port",
+        "0",
+        "--data-path",
+        path.to_str().unwrap(),
+    ];
+    let (code, _, complaint) = process::run(&arguments);
+    assert_eq!(code, Some(1), "{complaint}");
+    assert!(
+        complaint.contains("the data file is in use by another process"),
+        "{complaint}"
+    );
+}
+
 /// Whatever cannot be meant stops the program: it deletes nothing, and no broker in memory takes the place of the file.
 #[test]
 fn hard_s4_bad_settings_are_refused_by_name_and_nothing_is_deleted() {
