@@ -208,7 +208,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // What is not moved now is moved at the next start.
+        // What is not moved now is moved at the next start, so no reader keeps this process.
+        let _ = self.connection.busy_timeout(Duration::ZERO);
         let _ = self.checkpoint();
     }
 }
