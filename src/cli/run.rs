@@ -25,12 +25,15 @@ use super::announce::{self, Listening};
 use crate::broker::{Broker, BrokerExt, LocalBroker, OpenError};
 use crate::command::GetStats;
 use crate::command::webhook::Addresses;
-use crate::config::{Config, Http, Log, Program, Tcp, Webhooks};
+use crate::config::{Agent, Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
 use crate::engine;
 use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
-use crate::mcp::{AgentHandler, Dispatcher, Registry, RegistryError, SelectionError, http, stdio};
+use crate::mcp::{
+    AgentHandler, DecisionModel, Disclosure, Dispatcher, Registry, RegistryError, SelectionError,
+    http, stdio,
+};
 use crate::metrics::{Exporter, warn_of_memory, warn_of_storage};
 use crate::net::{Tls, TlsError};
 use crate::server::{self, FrameLimit, ServerOptions, Stop};
@@ -61,6 +64,8 @@ enum Fatal {
         path: PathBuf,
         error: OpenError,
     },
+    /// TLS cannot be set up for requests of ours.
+    NoClient,
     /// The system refused something.
     System(std::io::Error),
 }
@@ -85,6 +90,9 @@ impl fmt::Display for Fatal {
                 path,
                 error,
             } => write!(f, "{setting} {path:?}: {error}"),
+            Self::NoClient => {
+                f.write_str("The decision model cannot be asked: TLS cannot be set up")
+            }
             Self::System(error) => write!(f, "{error}"),
         }
     }
@@ -159,19 +167,9 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let broker = open_broker(&config)?;
     let calls = broker.webhook_calls();
     let broker: Arc<dyn Broker> = Arc::new(broker);
-    let registry = Arc::new(Registry::new().map_err(Fatal::Registry)?);
     let stop = Stop::default();
     let shutdown = stop.serving.clone();
-    let selection = registry
-        .select(
-            config
-                .toolsets
-                .as_ref()
-                .map(|given| (&*given.setting, &*given.value)),
-        )
-        .map_err(Fatal::Toolsets)?;
-    let dispatcher = Dispatcher::new(registry, selection, Arc::clone(&broker), shutdown.clone());
-    let handler = AgentHandler::new(dispatcher);
+    let handler = agent_handler(&config.agent, Arc::clone(&broker), shutdown.clone())?;
 
     let mut listening = Listening {
         data: config.data.clone(),
@@ -261,6 +259,40 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let _ = courier.await;
     broker.close().await;
     Ok(())
+}
+
+/// The MCP server of a broker.
+fn agent_handler(
+    settings: &Agent,
+    broker: Arc<dyn Broker>,
+    shutdown: CancellationToken,
+) -> Result<AgentHandler, Fatal> {
+    let mut registry = Registry::new().map_err(Fatal::Registry)?;
+    if settings.confirm {
+        registry.list_confirmation(settings.decision.is_some());
+    }
+    let given = settings.toolsets.as_ref();
+    let selection = registry
+        .select(given.map(|given| (&*given.setting, &*given.value)))
+        .map_err(Fatal::Toolsets)?;
+    let is_dynamic = selection.disclosure() == Disclosure::Dynamic;
+    let mut dispatcher = Dispatcher::new(Arc::new(registry), selection, broker, shutdown);
+    if let Some(options) = &settings.decision {
+        if !is_dynamic && !settings.confirm {
+            tracing::warn!(
+                "the decision model is never asked: it needs dynamic toolsets or confirmation"
+            );
+        }
+        let model = DecisionModel::new(options.clone()).map_err(|error| {
+            tracing::error!(%error, "no client for the decision model");
+            Fatal::NoClient
+        })?;
+        dispatcher = dispatcher.with_model(Arc::new(model));
+    }
+    if settings.confirm {
+        dispatcher = dispatcher.confirming();
+    }
+    AgentHandler::new(dispatcher).map_err(Fatal::System)
 }
 
 async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fatal> {
@@ -383,7 +415,7 @@ fn routes(
     shutdown: &CancellationToken,
 ) -> Router {
     let endpoint = if settings.mcp {
-        http::router(move || handler.clone(), config, shutdown.clone())
+        http::router(move || handler.for_another(), config, shutdown.clone())
     } else {
         http::unknown_paths(config)
     };

@@ -15,6 +15,30 @@ pub enum ConfigError {
         /// The value.
         given: String,
     },
+    /// No fraction of one.
+    #[error("{setting} must be a number in (0, 1] (got {given:?})")]
+    Fraction {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// No address of a web server.
+    #[error("{setting} must be an http or https URL (got {given:?})")]
+    Url {
+        /// Flag or variable.
+        setting: String,
+        /// The value.
+        given: String,
+    },
+    /// A decision model that cannot be asked.
+    #[error("{setting} is required for the {provider} provider")]
+    DecisionNeeds {
+        /// The variable that is missing.
+        setting: &'static str,
+        /// The provider.
+        provider: &'static str,
+    },
     /// No whole number of the wanted kind.
     #[error("{setting} must be a {kind} integer (got {given:?}); {what}, such as {example}")]
     Integer {

@@ -5,6 +5,7 @@
 //! read a command line. A value that does not fit stops the program before anything binds or opens, and so
 //! does a setting of the product that this version does not have: ignoring it would break a promise.
 
+mod agent;
 mod data;
 mod error;
 mod open;
@@ -18,6 +19,7 @@ pub use error::ConfigError;
 pub use read::load;
 
 use crate::engine::{Millis, NoticeBounds};
+use crate::mcp::DecisionOptions;
 use crate::mcp::http::{AllowedHost, AllowedOrigin};
 use crate::net::TlsFile;
 use crate::storage::DataFile;
@@ -97,7 +99,16 @@ pub enum Key {
     WebhookAttempts,
     WebhookDelay,
     WebhookPrivate,
+    Profile,
     Toolsets,
+    Confirm,
+    DecisionProvider,
+    DecisionModel,
+    DecisionKey,
+    DecisionAccount,
+    DecisionUrl,
+    DecisionTimeout,
+    DecisionThreshold,
     LogLevel,
     LogFormat,
 }
@@ -201,8 +212,26 @@ pub const SETTINGS: &[Setting] = &[
         "Wait after the first failed attempt; after the second twice that, and so on"),
     setting!(WebhookPrivate, Some("webhook-allow-private"), ["WEBHOOK_ALLOW_PRIVATE"], "true|false", "false", Both,
         "Whether webhooks may point to this machine and to private networks"),
+    setting!(Profile, Some("profile"), ["BUNQUEUE_MCP_PROFILE"], "agent", "", Both,
+        "agent: toolsets are dynamic and destructive calls are confirmed, unless the two settings below say otherwise"),
     setting!(Toolsets, Some("toolsets"), ["BUNQUEUE_MCP_TOOLSETS"], "IDS", "all", Both,
-        "Toolsets that agents get, separated by commas"),
+        "Toolsets that agents get, separated by commas; with dynamic among them they load the others themselves"),
+    setting!(Confirm, Some("confirm"), ["BUNQUEUE_MCP_CONFIRM"], "destructive|off", "off", Both,
+        "Whether calls that destroy something need the consent of the user"),
+    setting!(DecisionProvider, Some("decision-provider"), ["BUNQUEUE_MCP_DECISION_PROVIDER"], "typesafe|cloudflare|systemone", "", Both,
+        "Provider of a model that finds toolsets and judges whether the user has asked for a call; unset, none is asked"),
+    setting!(DecisionModel, Some("decision-model"), ["BUNQUEUE_MCP_DECISION_MODEL"], "NAME", "", Both,
+        "Name of that model; unset, jev-latest or clef-flash, and none for systemone"),
+    setting!(DecisionKey, None, ["BUNQUEUE_MCP_DECISION_API_KEY"], "KEY", "", Both,
+        "Its API key; typesafe and cloudflare ask for one"),
+    setting!(DecisionAccount, Some("decision-account-id"), ["BUNQUEUE_MCP_DECISION_ACCOUNT_ID"], "ID", "", Both,
+        "Account at cloudflare; not needed with a URL"),
+    setting!(DecisionUrl, Some("decision-url"), ["BUNQUEUE_MCP_DECISION_URL"], "URL", "", Both,
+        "Address of the model; needed for systemone"),
+    setting!(DecisionTimeout, Some("decision-timeout-ms"), ["BUNQUEUE_MCP_DECISION_TIMEOUT_MS"], "MS", "10000", Both,
+        "Time for each request to the model"),
+    setting!(DecisionThreshold, Some("decision-threshold"), ["BUNQUEUE_MCP_DECISION_THRESHOLD"], "P", "0.8", Both,
+        "Probability, above 0 and at most 1, from which a user's words count as asking for a call"),
     setting!(LogLevel, Some("log-level"), ["LOG_LEVEL"], "LEVEL", "info", Both,
         "Least severe log line on stderr: error, warn, info, debug or trace"),
     setting!(LogFormat, Some("log-format"), ["LOG_FORMAT"], "text|json", "text", Both,
@@ -214,9 +243,6 @@ pub const SETTINGS: &[Setting] = &[
 #[rustfmt::skip]
 pub const NOT_YET: &[(&str, &str, &str)] = &[
     ("BUNQUEUE_MODE", "embedded", "has the embedded broker only"),
-    ("BUNQUEUE_MCP_PROFILE", "", "has no profiles"),
-    ("BUNQUEUE_MCP_CONFIRM", "off", "asks for no confirmation"),
-    ("BUNQUEUE_MCP_DECISION_PROVIDER", "", "asks no decision model"),
     ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
     ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
 ];
@@ -297,8 +323,8 @@ pub struct Config {
     pub storage_warning: Option<u64>,
     /// Calls of webhooks.
     pub webhooks: Webhooks,
-    /// Toolsets that agents get, as given; `None`: all.
-    pub toolsets: Option<Given>,
+    /// What agents get and may do.
+    pub agent: Agent,
     /// Variables that are set and read by nothing, each with the one that comes before it.
     pub ignored: Vec<(&'static str, &'static str)>,
     /// Logging.
@@ -312,6 +338,19 @@ pub struct Given {
     pub setting: String,
     /// The value, as it was given.
     pub value: String,
+}
+
+/// What agents get, and what they may do without a person's consent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// Their toolsets, as given; `None`: all.
+    pub toolsets: Option<Given>,
+    /// Calls that destroy something have to be confirmed.
+    pub confirm: bool,
+    /// The profile that has decided what was not given.
+    pub profile: Option<&'static str>,
+    /// A model that finds toolsets and judges requests.
+    pub decision: Option<DecisionOptions>,
 }
 
 /// The HTTP listener.

@@ -38,7 +38,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
         memory_warning: reader.bound(Key::MemoryWarning)?,
         storage_warning: reader.bound(Key::StorageWarning)?,
         webhooks: reader.webhooks()?,
-        toolsets: reader.given(Key::Toolsets),
+        agent: reader.agent()?,
         ignored: reader.ignored(program),
         log: reader.log()?,
     };
@@ -161,7 +161,7 @@ impl Reader<'_> {
         Some(Given { setting, value })
     }
 
-    fn given_or_default(&self, key: Key) -> Given {
+    pub(super) fn given_or_default(&self, key: Key) -> Given {
         let default = || Given {
             setting: String::new(),
             value: Setting::of(key)

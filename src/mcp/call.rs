@@ -13,6 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::confirm::Asking;
+use super::disclosure::Loaded;
 use super::ending::Ending;
 use super::error::ToolError;
 use crate::broker::{Broker, EventFilter, Submitted};
@@ -36,12 +38,16 @@ pub struct ProgressReport {
 }
 
 /// What the caller of a tool brings along.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Caller {
     /// Fires when the caller withdraws the call.
     pub cancelled: CancellationToken,
     /// Whether the call is answered or cancelled, where its transport cares.
     pub ending: Ending,
+    /// How its user is asked.
+    pub asking: Asking,
+    /// Toolsets that it has loaded; `None` for one of whom nothing is kept, who may call what he could load.
+    pub loaded: Option<Loaded>,
     /// Where reports of progress go, when the caller asked for them. A full channel loses reports, never time.
     pub progress: Option<mpsc::Sender<ProgressReport>>,
 }

@@ -1,7 +1,7 @@
 //! One path for every call of a tool, whoever makes it: an agent over either transport, or the command line.
 //!
-//! In order: is the tool known, is it exposed here, do the arguments fit, is it a dry run; then it runs. A
-//! panic inside a tool ends that call alone. The answer is one JSON object either way. Policy is enforced
+//! In order: is the tool known, is it exposed here, do the arguments fit, is it a dry run, does somebody have to agree; then
+//! it runs. A panic inside a tool ends that call alone. The answer is one JSON object either way. Policy is enforced
 //! here and in no handler.
 
 use std::panic::AssertUnwindSafe;
@@ -14,10 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments;
 use super::call::{Call, Caller};
+use super::confirm::{self, Consent, Gate};
+use super::decision::DecisionModel;
+use super::disclosure::{self, Loaded, Meta, MetaTool};
 use super::error::ToolError;
+use super::foreign::visible;
 use super::nearest::nearest;
-use super::registry::{Registry, Selection, Tool};
+use super::registry::{Disclosure, Registry, Selection, Tool};
 use crate::broker::Broker;
+use crate::command::CommandError;
 
 /// What a call of a tool gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +31,8 @@ pub enum Answer {
     Success(Value),
     /// It did not; the object says why.
     Failure(Value),
+    /// The client has to ask this and to call again with the reply. Only for callers who are asked between two calls.
+    Question(String),
 }
 
 /// There is no such tool.
@@ -44,22 +51,47 @@ pub struct Dispatcher {
     selection: Selection,
     broker: Arc<dyn Broker>,
     shutdown: CancellationToken,
+    gate: Option<Gate>,
+    model: Option<Arc<DecisionModel>>,
+    meta: Vec<MetaTool>,
 }
 
 impl Dispatcher {
-    /// Tools of `registry`, those of `selection` exposed; waits end when `shutdown` fires.
+    /// Tools of `registry`, those of `selection` exposed; waits end when `shutdown` fires. Nothing has to be confirmed.
     pub fn new(
         registry: Arc<Registry>,
         selection: Selection,
         broker: Arc<dyn Broker>,
         shutdown: CancellationToken,
     ) -> Self {
+        let is_dynamic = selection.disclosure() == Disclosure::Dynamic;
+        let meta = is_dynamic.then(|| disclosure::tools(&registry, false));
         Self {
             registry,
             selection,
             broker,
             shutdown,
+            gate: None,
+            model: None,
+            meta: meta.unwrap_or_default(),
         }
+    }
+
+    /// The same with a model that finds toolsets and judges requests.
+    #[must_use]
+    pub fn with_model(mut self, model: Arc<DecisionModel>) -> Self {
+        if !self.meta.is_empty() {
+            self.meta = disclosure::tools(&self.registry, true);
+        }
+        self.model = Some(model);
+        self
+    }
+
+    /// The same with guarded calls confirmed, also by the model if there is one by now.
+    #[must_use]
+    pub fn confirming(mut self) -> Self {
+        self.gate = Some(Gate::new(self.model.clone()));
+        self
     }
 
     /// The tools there are.
@@ -67,16 +99,26 @@ impl Dispatcher {
         &self.registry
     }
 
-    /// The toolsets that are exposed.
+    /// The toolsets that are exposed to everybody.
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
 
-    /// The tools that are exposed, in the order of the list.
+    /// The tools about tools, in the order of the list.
+    pub fn meta_tools(&self) -> &[MetaTool] {
+        &self.meta
+    }
+
+    /// The tools that are exposed to everybody, in the order of the list.
     pub fn exposed(&self) -> impl Iterator<Item = &Tool> {
-        self.registry
-            .tools()
-            .filter(|tool| self.selection.exposes(tool.toolset))
+        let tools = self.registry.tools();
+        tools.filter(|tool| self.selection.exposes(tool.toolset))
+    }
+
+    /// The same with those that a client has loaded.
+    pub fn exposed_with(&self, loaded: &Loaded) -> impl Iterator<Item = &Tool> {
+        let tools = self.registry.tools();
+        tools.filter(|tool| self.selection.exposes(tool.toolset) || loaded.contains(tool.toolset))
     }
 
     /// Calls a tool.
@@ -86,7 +128,70 @@ impl Dispatcher {
     pub async fn call(
         &self,
         name: &str,
-        arguments: Map<String, Value>,
+        given: Map<String, Value>,
+        caller: Caller,
+    ) -> Result<Answer, UnknownTool> {
+        let mut meta = self.meta.iter();
+        let Some(meta) = meta.find(|tool| tool.listed.name == name) else {
+            return self.call_tool(name, given, caller).await;
+        };
+        let arguments = match arguments::check(&meta.input, given) {
+            Ok(arguments) => arguments,
+            Err(issues) => {
+                let error = ToolError::Arguments(issues);
+                return Ok(Answer::Failure(error.body(name)));
+            }
+        };
+        Ok(match meta.meta {
+            Meta::Enable => {
+                let ids = disclosure::asked_for(&self.registry, &arguments);
+                let loaded = disclosure::load(&self.registry, &ids, caller.loaded.as_ref());
+                Answer::Success(loaded)
+            }
+            Meta::Call => {
+                let (name, arguments) = disclosure::inner_call(arguments);
+                let called = self.call_tool(&name, arguments, caller).await;
+                called.unwrap_or_else(|UnknownTool { name, nearest }| {
+                    let name = visible(&name).chars().take(NAME_SHOWN).collect();
+                    let error = ToolError::UnknownTool { name, nearest };
+                    Answer::Failure(error.body(disclosure::CALL))
+                })
+            }
+            Meta::Find => self.find(&arguments, &caller).await.map_or_else(
+                |error| Answer::Failure(error.body(disclosure::FIND)),
+                Answer::Success,
+            ),
+        })
+    }
+
+    async fn find(
+        &self,
+        arguments: &Map<String, Value>,
+        caller: &Caller,
+    ) -> Result<Value, ToolError> {
+        let model = self.model.as_ref().ok_or(ToolError::Internal)?;
+        let request = arguments.get("request").and_then(Value::as_str);
+        let toolsets = || self.registry.toolsets();
+        let options = toolsets().map(|toolset| (toolset.id, toolset.line.as_str()));
+        let chosen = self
+            .unless_ended(caller, model.choose(request.unwrap_or_default(), options))
+            .await?;
+        let chosen = chosen.map_err(ToolError::Undecided)?;
+        let ids: Vec<_> = toolsets()
+            .map(|toolset| toolset.id)
+            .filter(|id| *id == chosen.choice)
+            .collect();
+        let mut loaded = disclosure::load(&self.registry, &ids, caller.loaded.as_ref());
+        if let Some(members) = loaded.as_object_mut() {
+            members.insert("probabilities".into(), chosen.probabilities.into());
+        }
+        Ok(loaded)
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        given: Map<String, Value>,
         caller: Caller,
     ) -> Result<Answer, UnknownTool> {
         let Some(tool) = self.registry.tool(name) else {
@@ -96,7 +201,7 @@ impl Dispatcher {
                 nearest: nearest(name, names),
             });
         };
-        let contained = AssertUnwindSafe(self.answer(tool, arguments, caller))
+        let contained = AssertUnwindSafe(self.answer(tool, given, caller))
             .catch_unwind()
             .await;
         // The panic hook has written what happened; the caller learns that it was not its fault.
@@ -104,10 +209,7 @@ impl Dispatcher {
             tracing::error!(tool = tool.name, "a tool panicked");
             Err(ToolError::Internal)
         });
-        Ok(match result {
-            Ok(value) => Answer::Success(value),
-            Err(error) => Answer::Failure(error.body(tool.name)),
-        })
+        Ok(result.unwrap_or_else(|error| Answer::Failure(error.body(tool.name))))
     }
 
     async fn answer(
@@ -115,29 +217,74 @@ impl Dispatcher {
         tool: &Tool,
         given: Map<String, Value>,
         caller: Caller,
-    ) -> Result<Value, ToolError> {
-        if !self.selection.exposes(tool.toolset) {
-            return Err(ToolError::NotEnabled {
-                tool: tool.name,
-                toolset: tool.toolset,
-            });
-        }
+    ) -> Result<Answer, ToolError> {
+        self.refuse_hidden(tool, &caller)?;
         let mut arguments = arguments::check(&tool.input, given).map_err(ToolError::Arguments)?;
-        let call = Call::new(Arc::clone(&self.broker), self.shutdown.clone(), caller);
+        let call = Call::new(
+            Arc::clone(&self.broker),
+            self.shutdown.clone(),
+            caller.clone(),
+        );
         if let Some(guard) = &tool.guard {
-            // Accepted and without effect while nothing has to be confirmed.
-            arguments.shift_remove("confirm");
-            arguments.shift_remove("userRequest");
-            if arguments.shift_remove("dryRun") == Some(Value::Bool(true)) {
+            let given = confirm::Given::take(&mut arguments);
+            let gate = self.gate.as_ref();
+            if given.is_dry || gate.is_some() {
                 let target = arguments.get(guard.target).cloned().unwrap_or_default();
-                let looked_up = (guard.impact)(call, arguments.clone()).await;
+                let looked_up = (guard.impact)(call.clone(), arguments.clone()).await;
                 let impact = looked_up.unwrap_or_else(|_| unread_impact(tool, &arguments));
-                return Ok(json!({ "executed": false, "impact": impact, guard.target: target }));
+                if given.is_dry {
+                    let told = json!({ "executed": false, "impact": impact, guard.target: target });
+                    return Ok(Answer::Success(told));
+                }
+                if let Some(gate) = gate {
+                    let target = target.as_str().unwrap_or_default();
+                    let consent = gate.pass(tool, target, impact, given, &caller.asking);
+                    let consent = self.unless_ended(&caller, consent).await??;
+                    if let Consent::Needed(question) = consent {
+                        return Ok(Answer::Question(question));
+                    }
+                }
             }
         }
-        (tool.run)(call, arguments).await
+        (tool.run)(call, arguments).await.map(Answer::Success)
+    }
+
+    fn refuse_hidden(&self, tool: &Tool, caller: &Caller) -> Result<(), ToolError> {
+        let (name, toolset) = (tool.name, tool.toolset);
+        if self.selection.exposes(toolset) {
+            return Ok(());
+        }
+        let is_loaded = |loaded: &Loaded| loaded.contains(toolset);
+        match self.selection.disclosure() {
+            Disclosure::Dynamic if caller.loaded.as_ref().is_none_or(is_loaded) => Ok(()),
+            Disclosure::Dynamic => Err(ToolError::NotLoaded {
+                tool: name,
+                toolset,
+            }),
+            Disclosure::All | Disclosure::Static => Err(ToolError::NotEnabled {
+                tool: name,
+                toolset,
+            }),
+        }
+    }
+
+    /// What a wait for somebody outside comes to, unless its call is withdrawn or the server stops.
+    async fn unless_ended<T>(
+        &self,
+        caller: &Caller,
+        outside: impl Future<Output = T>,
+    ) -> Result<T, ToolError> {
+        tokio::select! {
+            biased;
+            () = caller.cancelled.cancelled() => Err(ToolError::Cancelled),
+            () = self.shutdown.cancelled() => Err(CommandError::ShuttingDown.into()),
+            value = outside => Ok(value),
+        }
     }
 }
+
+/// Characters of an unknown name that an answer repeats.
+const NAME_SHOWN: usize = 64;
 
 /// The impact of a call whose target could not be looked at.
 fn unread_impact(tool: &Tool, arguments: &Map<String, Value>) -> String {

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::arguments::Issue;
+use super::confirm::Unconfirmed;
+use super::decision::Undecided;
 use crate::command::{ArgumentError, CommandError, ErrorCode};
 use crate::engine::{JobId, Refusal};
 
@@ -16,7 +18,7 @@ use crate::engine::{JobId, Refusal};
 const ISSUES_MAX: usize = 20;
 
 /// Why a tool call failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum ToolError {
     /// Arguments that the schema does not take.
     #[error("{}", sentence(.0))]
@@ -56,6 +58,28 @@ pub enum ToolError {
         /// Its toolset.
         toolset: &'static str,
     },
+    /// The tool exists, and its client has not loaded its toolset.
+    #[error("{tool} is not loaded; call bunqueue_enable_toolsets with [\"{toolset}\"] first")]
+    NotLoaded {
+        /// The tool.
+        tool: &'static str,
+        /// Its toolset.
+        toolset: &'static str,
+    },
+    /// There is no such tool to be called through another one.
+    #[error("Unknown tool {name}")]
+    UnknownTool {
+        /// The name.
+        name: String,
+        /// The tool that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The decision model has chosen nothing.
+    #[error("Decision model unavailable ({0}); pick a toolset with bunqueue_enable_toolsets")]
+    Undecided(Undecided),
+    /// A person did not agree.
+    #[error("{}", .0.text())]
+    Unconfirmed(Box<Unconfirmed>),
     /// The caller withdrew the call.
     #[error("Call cancelled")]
     Cancelled,
@@ -127,6 +151,12 @@ impl Rule {
     }
 }
 
+impl From<Unconfirmed> for ToolError {
+    fn from(unconfirmed: Unconfirmed) -> Self {
+        Self::Unconfirmed(Box::new(unconfirmed))
+    }
+}
+
 impl ToolError {
     /// There is no such job.
     pub const fn job_not_found(id: JobId) -> Self {
@@ -140,7 +170,10 @@ impl ToolError {
                 ErrorCode::InvalidArguments
             }
             Self::Command(error) | Self::Hinted { error, .. } => error.code(),
-            Self::NotEnabled { .. } => ErrorCode::NotLoaded,
+            Self::NotEnabled { .. } | Self::NotLoaded { .. } => ErrorCode::NotLoaded,
+            Self::UnknownTool { .. } => ErrorCode::NotFound,
+            Self::Undecided(_) => ErrorCode::BackendUnavailable,
+            Self::Unconfirmed(unconfirmed) => unconfirmed.code(),
             Self::Cancelled => ErrorCode::Cancelled,
             Self::Internal => ErrorCode::Internal,
         }
@@ -159,7 +192,15 @@ impl ToolError {
             Self::Command(error) => error.hint().into(),
             Self::Hinted { hint, .. } => hint.into(),
             Self::NotEnabled { .. } => "Ask the operator to add the toolset to BUNQUEUE_MCP_TOOLSETS.".into(),
-            Self::Cancelled => return None,
+            Self::UnknownTool { nearest, .. } => match nearest {
+                Some(name) => format!("Did you mean {name}?").into(),
+                None => "bunqueue_enable_toolsets lists the tools of a toolset.".into(),
+            },
+            // Their texts say what to do.
+            Self::NotLoaded { .. }
+            | Self::Undecided(_)
+            | Self::Unconfirmed(_)
+            | Self::Cancelled => return None,
             Self::Internal => CommandError::Internal.hint().into(),
         })
     }
@@ -169,6 +210,11 @@ impl ToolError {
         let mut body = json!({ "error": self.text(tool), "code": self.code().name() });
         if let Some(hint) = self.hint() {
             put(&mut body, "hint", hint.into());
+        }
+        if let Self::Unconfirmed(unconfirmed) = self {
+            for (key, value) in unconfirmed.members() {
+                put(&mut body, key, value);
+            }
         }
         let issues = self.issues();
         if !issues.is_empty() {

@@ -105,7 +105,9 @@ pub fn play(registry: &Arc<Registry>, toolset: &str) -> Result<Vec<Played>, Exam
             let (answer, is_error) = match answered {
                 Some(Ok(Answer::Success(answer))) => (answer, false),
                 Some(Ok(Answer::Failure(body))) => (body, true),
-                Some(Err(_)) | None => return Err(fault(ExampleErrorKind::Waits)),
+                Some(Err(_) | Ok(Answer::Question(_))) | None => {
+                    return Err(fault(ExampleErrorKind::Waits));
+                }
             };
             if is_error
                 != example

@@ -1,9 +1,10 @@
 //! The MCP server that both transports serve: identity, the list of tools, calls.
 //!
-//! One handler type for a process on stdio, a session or a single request over HTTP: cloning it and making it cost a
-//! pointer, and nothing of a caller is kept in it. Capabilities name what exists, nothing else.
+//! One handler type for a process on stdio, a session or a single request over HTTP: making it costs two pointers. Of a
+//! caller it keeps which toolsets he has loaded, nothing else. Capabilities name what exists, nothing else.
 
 use std::borrow::Cow;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,11 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::call::{Caller, ProgressReport};
+use super::disclosure::{self, Loaded};
 use super::dispatch::{Answer, Dispatcher, UnknownTool};
+use super::elicitation::{Elicitation, keeps_nothing};
 use super::ending::Ending;
+use super::registry::{Disclosure, Tool as RegisteredTool};
 
 /// Tools of one page of the list: more than there are, as some clients read one page only.
 const PAGE: usize = 100;
@@ -42,39 +46,57 @@ const CHEAP_READS: [&str; 3] = [
 #[derive(Clone)]
 pub struct AgentHandler {
     shared: Arc<Shared>,
+    loaded: Loaded,
 }
 
 struct Shared {
     dispatcher: Dispatcher,
     config: ServerConfig,
+    /// What everybody is shown.
     tools: Vec<Tool>,
+    elicitation: Elicitation,
 }
 
 impl AgentHandler {
     /// A handler that calls tools through `dispatcher`.
-    pub fn new(dispatcher: Dispatcher) -> Self {
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn new(dispatcher: Dispatcher) -> io::Result<Self> {
         let identity =
             Implementation::new("bunqueue-mcp", env!("CARGO_PKG_VERSION")).with_title("bunqueue");
-        let config = ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        let config = ServerConfig::new(capabilities)
             .with_server_info(identity)
             .with_instructions(instructions(&dispatcher));
-        let tools = dispatcher
-            .exposed()
-            .map(|tool| tool.listed.clone())
-            .collect();
-        Self {
+        let tools = listed(&dispatcher, dispatcher.exposed());
+        Ok(Self {
             shared: Arc::new(Shared {
                 dispatcher,
                 config,
                 tools,
+                elicitation: Elicitation::new()?,
             }),
+            loaded: Loaded::default(),
+        })
+    }
+
+    /// The same for another client, who has loaded nothing.
+    #[must_use]
+    pub fn for_another(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            loaded: Loaded::default(),
         }
     }
 
     /// Calls a tool, passing reports of progress on while it runs.
     async fn call(
         &self,
-        request: CallToolRequestParams,
+        request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<Answer, UnknownTool> {
         let (sender, mut reports) = mpsc::channel(REPORTS);
@@ -87,9 +109,11 @@ impl AgentHandler {
                 .get::<Ending>()
                 .cloned()
                 .unwrap_or_default(),
+            asking: self.shared.elicitation.asking(request, context),
+            loaded: (!keeps_nothing(context)).then(|| self.loaded.clone()),
             progress: token.is_some().then_some(sender),
         };
-        let arguments = request.arguments.unwrap_or_default();
+        let arguments = request.arguments.clone().unwrap_or_default();
         let mut call = std::pin::pin!(self.shared.dispatcher.call(
             &request.name,
             arguments,
@@ -127,6 +151,17 @@ impl AgentHandler {
     }
 }
 
+/// The tools about tools, and these.
+fn listed<'a>(
+    dispatcher: &Dispatcher,
+    tools: impl Iterator<Item = &'a RegisteredTool>,
+) -> Vec<Tool> {
+    let meta = dispatcher.meta_tools().iter().map(|tool| &tool.listed);
+    meta.chain(tools.map(|tool| &tool.listed))
+        .cloned()
+        .collect()
+}
+
 async fn notify(peer: &Peer<RoleServer>, token: ProgressToken, report: ProgressReport) {
     let mut notification =
         ProgressNotificationParam::new(token, report.done).with_total(report.total);
@@ -138,10 +173,15 @@ async fn notify(peer: &Peer<RoleServer>, token: ProgressToken, report: ProgressR
 /// Names only what this server lists: a client shall not look for a tool that it cannot call.
 fn instructions(dispatcher: &Dispatcher) -> String {
     let selection = dispatcher.selection();
-    let mut text = format!(
-        "A job queue inside this process (embedded, memory only: jobs are lost when it ends). Toolsets: {}.",
-        selection.toolsets().join(", ")
-    );
+    let mut text =
+        "A job queue inside this process (embedded, memory only: jobs are lost when it ends)."
+            .to_owned();
+    if !selection.toolsets().is_empty() {
+        text += &format!(" Toolsets: {}.", selection.toolsets().join(", "));
+    }
+    if selection.disclosure() == Disclosure::Dynamic {
+        text += &format!(" Load toolsets with {}.", disclosure::ENABLE);
+    }
     let cheap: Vec<&str> = dispatcher
         .exposed()
         .map(|tool| tool.name)
@@ -177,8 +217,9 @@ fn page<'a>(
     Some((rest.get(..size).unwrap_or(rest), next))
 }
 
-fn result(answer: Answer) -> CallToolResult {
-    match answer {
+fn result(answer: Answer) -> Result<CallToolResult, String> {
+    Ok(match answer {
+        Answer::Question(question) => return Err(question),
         Answer::Success(value) => {
             let mut result = CallToolResult::structured(value);
             // Absent means no error, and the contract (section 10) has it on errors alone.
@@ -187,7 +228,7 @@ fn result(answer: Answer) -> CallToolResult {
         }
         // No structured content: clients check it against the schema of success.
         Answer::Failure(body) => CallToolResult::error(vec![ContentBlock::text(body.to_string())]),
-    }
+    })
 }
 
 fn unknown(tool: &UnknownTool) -> ErrorData {
@@ -213,10 +254,15 @@ impl ServerHandler for AgentHandler {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        let Some((tools, next)) = page(&self.shared.tools, cursor.as_deref(), PAGE) else {
+        let mut all = Cow::Borrowed(&self.shared.tools);
+        if self.loaded.count() > 0 && !keeps_nothing(&context) {
+            let dispatcher = &self.shared.dispatcher;
+            all = Cow::Owned(listed(dispatcher, dispatcher.exposed_with(&self.loaded)));
+        }
+        let Some((tools, next)) = page(&all, cursor.as_deref(), PAGE) else {
             return Err(ErrorData::invalid_params(
                 "Unknown cursor; list again without one",
                 None,
@@ -232,19 +278,29 @@ impl ServerHandler for AgentHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        match self.call(request, &context).await {
-            Ok(answer) => Ok(result(answer).into()),
+        let before = self.loaded.count();
+        let answered = self.call(&request, &context).await;
+        if self.loaded.count() > before {
+            // A client that is gone reads no list either.
+            let _ = context.peer.notify_tool_list_changed().await;
+        }
+        match answered.map(result) {
+            Ok(Ok(result)) => Ok(result.into()),
+            Ok(Err(question)) => {
+                let question = self.shared.elicitation.question(&request, question)?;
+                Ok(question.into())
+            }
             Err(tool) => Err(unknown(&tool)),
         }
     }
 
     /// Every tool there is, exposed or not: a call of a hidden one shall reach the answer that says how to get it.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.shared
-            .dispatcher
-            .registry()
-            .tool(name)
-            .map(|tool| tool.listed.clone())
+        let dispatcher = &self.shared.dispatcher;
+        let mut meta = dispatcher.meta_tools().iter().map(|tool| &tool.listed);
+        let found = meta.find(|tool| tool.name == name);
+        let found = found.or_else(|| Some(&dispatcher.registry().tool(name)?.listed));
+        found.cloned()
     }
 
     /// rmcp hands over what it cannot read: methods it does not know, and known ones with `params` that do not fit.

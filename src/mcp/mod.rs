@@ -8,11 +8,16 @@
 
 mod arguments;
 mod call;
+mod confirm;
+mod decision;
+mod disclosure;
 mod dispatch;
+mod elicitation;
 mod ending;
 mod envelope;
 mod error;
 pub mod example;
+mod foreign;
 mod handler;
 pub mod http;
 mod nearest;
@@ -29,6 +34,9 @@ use std::time::Duration;
 
 pub use arguments::{Issue, expected};
 pub use call::{Caller, ProgressReport};
+pub use confirm::{Ask, Asking, Reply};
+pub use decision::{DecisionModel, DecisionOptions};
+pub use disclosure::Loaded;
 pub use dispatch::{Answer, Dispatcher, UnknownTool};
 pub use ending::Ending;
 pub use error::{Cause, CauseText, Rule, ToolError};
@@ -36,7 +44,8 @@ pub use handler::AgentHandler;
 pub use nearest::nearest;
 pub use prose::{Example, ExpectedAnswer};
 pub use registry::{
-    Policy, Problem, Registry, RegistryError, Selection, SelectionError, Tool, ToolsetInfo,
+    Disclosure, Policy, Problem, Registry, RegistryError, Selection, SelectionError, Tool,
+    ToolsetInfo,
 };
 
 /// How long requests in flight may go on after the shutdown token fired. With the time to close the backend this keeps the

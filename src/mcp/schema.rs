@@ -233,6 +233,18 @@ pub fn add_guard_arguments(input: &mut Value) {
     }
 }
 
+/// Lists the arguments that confirm a guarded call ([`add_guard_arguments`]).
+pub fn list_guard_arguments(input: &mut Value, with_request: bool) {
+    let Some(Value::Object(properties)) = input.get_mut("properties") else {
+        return;
+    };
+    for (name, is_listed) in [("confirm", true), ("userRequest", with_request)] {
+        if let Some(Value::Object(argument)) = properties.get_mut(name).filter(|_| is_listed) {
+            argument.shift_remove(UNLISTED);
+        }
+    }
+}
+
 /// Adds the answer to a dry run to the full schema of a guarded tool's output: only the target is always there.
 pub fn add_guard_answer(output: &mut Value, target: &str) {
     let Some(node) = output.as_object_mut() else {

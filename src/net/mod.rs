@@ -1,10 +1,12 @@
-//! What the doors need of the network: connections as they come in, whatever the system is short of, TLS, and a log that
-//! many alike failures do not fill.
+//! What the program needs of the network: connections as they come in, whatever the system is short of, clients of other
+//! servers, TLS, and a log that many alike failures do not fill.
 
+mod client;
 mod listener;
 mod throttle;
 mod tls;
 
+pub use client::outgoing;
 pub use listener::Listener;
 pub use throttle::Throttle;
 pub use tls::{HANDSHAKE_MAX, Tls, TlsError, TlsFile};

@@ -12,14 +12,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect;
-use rustls::RootCertStore;
-use rustls::crypto::ring;
 use thiserror::Error;
 
 use super::{ANSWER_BYTES_MAX, CONCURRENT_MAX, Options};
 use crate::command::address;
 use crate::command::webhook::{Addresses, url};
+use crate::net;
 
 /// The addresses of a name, by whatever knows them.
 pub(super) type Lookup = Arc<dyn Fn(String) -> Found + Send + Sync>;
@@ -125,22 +123,11 @@ impl Client {
     /// # Errors
     /// TLS cannot be set up.
     pub(super) fn new(options: &Options, lookup: Lookup) -> Result<Self, Box<dyn Error>> {
-        let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        let tls = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         let allowed = options.addresses;
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .retry(reqwest::retry::never())
-            .no_proxy()
+        let http = net::outgoing()?
             .dns_resolver(Arc::new(Guard { lookup, allowed }))
             .timeout(options.attempt_time)
             .pool_max_idle_per_host(CONCURRENT_MAX)
-            .user_agent(concat!("bunqueue-mcp/", env!("CARGO_PKG_VERSION")))
             .build()?;
         Ok(Self { http, allowed })
     }

@@ -18,7 +18,7 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 pub use problem::{Problem, RegistryError};
-pub use selection::{Selection, SelectionError};
+pub use selection::{Disclosure, Selection, SelectionError};
 pub use toolset::{Policy, Toolset};
 
 use super::error::Cause;
@@ -28,6 +28,8 @@ use toolset::{Declared, Run};
 
 /// Characters of a tool's description; every session of every agent pays for it.
 pub const DESCRIPTION_MAX: usize = 160;
+/// Characters of a toolset's line in the catalog.
+pub const LINE_MAX: usize = 140;
 /// Characters of a tool's name: clients put the server's name before it, and models allow 64 in all.
 pub const NAME_MAX: usize = 32;
 
@@ -70,7 +72,9 @@ pub(super) struct Guard {
 pub struct ToolsetInfo {
     /// Its id.
     pub id: &'static str,
-    /// What it is for: Markdown paragraphs.
+    /// What it is for, in one sentence: its line in the catalog of [`super::disclosure`].
+    pub line: String,
+    /// The same at length: Markdown paragraphs, of which that is the first sentence.
     pub summary: Vec<String>,
 }
 
@@ -147,10 +151,25 @@ impl Registry {
             toolset: toolset.id,
             name,
         }));
+        let line = first_sentence(page.summary.first().map_or("", String::as_str));
+        if line.chars().count() > LINE_MAX {
+            problems.push(Problem::Line(toolset.id));
+        }
         self.toolsets.push(ToolsetInfo {
             id: toolset.id,
+            line: line.to_owned(),
             summary: page.summary,
         });
+    }
+
+    /// Lists the arguments by which guarded calls are confirmed; with a decision model also the words of the user.
+    pub fn list_confirmation(&mut self, with_request: bool) {
+        for tool in &mut self.tools {
+            if tool.guard.is_some() {
+                schema::list_guard_arguments(&mut tool.input, with_request);
+                tool.listed.input_schema = Arc::new(schema::published_input(&tool.input));
+            }
+        }
     }
 
     /// The toolsets, in order.
@@ -197,6 +216,13 @@ impl Registry {
         let index = self.index[tool];
         self.tools[index].guard.as_mut().unwrap().impact = impact;
     }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_inclusive('.')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.')
 }
 
 fn check(declared: &Declared, section: Option<&prose::Section>, problems: &mut Vec<Problem>) {

@@ -41,6 +41,9 @@ pub enum Problem {
         /// The title.
         heading: String,
     },
+    /// The first sentence of a prose file is too long for the catalog.
+    #[error("toolsets/{0}.md begins with a sentence that is too long for the catalog")]
+    Line(&'static str),
     /// A prose file does not say what its toolset is for.
     #[error("toolsets/{0}.md does not say what the toolset is for")]
     NoSummary(&'static str),

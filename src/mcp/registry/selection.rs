@@ -4,19 +4,54 @@ use thiserror::Error;
 
 use super::Registry;
 
+/// The word for every toolset.
+const ALL: &str = "all";
+/// The word for toolsets that clients load themselves.
+const DYNAMIC: &str = "dynamic";
+/// A toolset that needs a database of workflows, which no configuration of this version has.
+const WORKFLOWS: &str = "workflows";
+
+/// How toolsets come to be exposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disclosure {
+    /// All are, from the start.
+    All,
+    /// Those that the operator has listed.
+    Static,
+    /// Those, and what a client loads.
+    Dynamic,
+}
+
+impl Disclosure {
+    /// Its name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => ALL,
+            Self::Static => "static",
+            Self::Dynamic => DYNAMIC,
+        }
+    }
+}
+
 /// The toolsets that a server exposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
+    disclosure: Disclosure,
     toolsets: Vec<&'static str>,
 }
 
 impl Selection {
-    /// Whether tools of that toolset are exposed.
+    /// How the rest can be had.
+    pub const fn disclosure(&self) -> Disclosure {
+        self.disclosure
+    }
+
+    /// Whether tools of that toolset are exposed to everybody.
     pub fn exposes(&self, toolset: &str) -> bool {
         self.toolsets.contains(&toolset)
     }
 
-    /// The ids, in order.
+    /// The ids that are, in order.
     pub fn toolsets(&self) -> &[&'static str] {
         &self.toolsets
     }
@@ -26,7 +61,7 @@ impl Selection {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectionError {
     /// Some ids are unknown.
-    #[error("Unknown {setting} value(s): {given}. Valid: all, {valid}")]
+    #[error("Unknown {setting} value(s): {given}. Valid: all, dynamic, {valid}")]
     Unknown {
         /// The setting, as it was spelled.
         setting: String,
@@ -41,21 +76,36 @@ pub enum SelectionError {
         /// The setting, as it was spelled.
         setting: String,
     },
+    /// A toolset that has no tools here.
+    #[error(
+        "{setting} selects toolsets with no tool in this configuration: {given} (this version has no workflow tools)"
+    )]
+    NoTools {
+        /// The setting, as it was spelled.
+        setting: String,
+        /// The toolset.
+        given: &'static str,
+    },
 }
 
 impl Registry {
     /// Every toolset.
     pub fn everything(&self) -> Selection {
         Selection {
-            toolsets: self.toolsets().map(|toolset| toolset.id).collect(),
+            disclosure: Disclosure::All,
+            toolsets: self.ids().collect(),
         }
     }
 
-    /// The toolsets that a setting exposes, given as its name and its value: none or `all` is every one, otherwise a list
-    /// of ids, in any case.
+    fn ids(&self) -> impl Iterator<Item = &'static str> {
+        self.toolsets().map(|toolset| toolset.id)
+    }
+
+    /// The toolsets that a setting exposes, given as its name and its value: none or `all` is every one, `dynamic` leaves
+    /// the loading to clients, otherwise a list of ids, in any case.
     ///
     /// # Errors
-    /// When the list names an unknown toolset, or none at all.
+    /// When the list names an unknown toolset, one that has no tools, or none at all.
     pub fn select(&self, given: Option<(&str, &str)>) -> Result<Selection, SelectionError> {
         let Some((setting, list)) = given.filter(|(_, list)| !list.trim().is_empty()) else {
             return Ok(self.everything());
@@ -69,30 +119,30 @@ impl Registry {
         if named.is_empty() {
             return Err(SelectionError::Empty { setting });
         }
-        let is_all = |id: &String| id == "all";
-        let known = |id: &String| is_all(id) || self.toolsets().any(|toolset| toolset.id == id);
-        if !named.iter().all(known) {
+        let is_word = |id: &str| [ALL, DYNAMIC, WORKFLOWS].contains(&id);
+        let is_known = |id: &String| is_word(id) || self.ids().any(|toolset| toolset == id);
+        let unknown: Vec<_> = named.iter().filter(|id| !is_known(id)).cloned().collect();
+        if !unknown.is_empty() {
             return Err(SelectionError::Unknown {
                 setting,
-                given: named
-                    .into_iter()
-                    .filter(|id| !known(id))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                valid: self
-                    .toolsets()
-                    .map(|toolset| toolset.id)
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                given: unknown.join(", "),
+                valid: self.ids().collect::<Vec<_>>().join(", "),
             });
         }
-        let is_named = |id: &str| named.iter().any(|named| is_all(named) || named == id);
+        let is_named = |id: &str| named.iter().any(|named| named == id);
+        if is_named(WORKFLOWS) {
+            let given = WORKFLOWS;
+            return Err(SelectionError::NoTools { setting, given });
+        }
+        let disclosure = match (is_named(DYNAMIC), is_named(ALL)) {
+            (true, _) => Disclosure::Dynamic,
+            (false, true) => Disclosure::All,
+            (false, false) => Disclosure::Static,
+        };
+        let is_exposed = |id: &&str| is_named(ALL) || is_named(id);
         Ok(Selection {
-            toolsets: self
-                .toolsets()
-                .map(|toolset| toolset.id)
-                .filter(|id| is_named(id))
-                .collect(),
+            disclosure,
+            toolsets: self.ids().filter(is_exposed).collect(),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Tests over all tools at once: the contract with agents, leniency, errors, examples.
 
+mod confirmation;
 mod contract;
+mod disclosure;
 mod errors;
 mod examples;
 mod leniency;
@@ -8,6 +10,7 @@ mod listings;
 mod results;
 mod schemas;
 mod server;
+mod stub;
 mod validator;
 mod waits;
 mod withdrawn;
@@ -54,13 +57,13 @@ fn call(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Answer {
 fn success(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Value {
     match call(dispatcher, tool, arguments) {
         Answer::Success(value) => value,
-        Answer::Failure(body) => panic!("{tool}: {body}"),
+        other => panic!("{tool}: {other:?}"),
     }
 }
 
 fn failure(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Value {
     match call(dispatcher, tool, arguments) {
-        Answer::Success(value) => panic!("{tool} succeeded: {value}"),
         Answer::Failure(body) => body,
+        other => panic!("{tool}: {other:?}"),
     }
 }

@@ -36,7 +36,8 @@ impl Client {
             selection,
             broker,
             shutdown.clone(),
-        ));
+        ))
+        .unwrap();
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (input, output) = tokio::io::split(theirs);
         let served = tokio::spawn(serve_stdio(handler, input, output, shutdown));
@@ -108,11 +109,15 @@ async fn the_server_says_who_it_is_and_only_what_it_can() {
         selection,
         broker,
         CancellationToken::new(),
-    ));
+    ))
+    .unwrap();
     let info = serde_json::to_value(rmcp::ServerHandler::get_info(&handler)).unwrap();
     assert_eq!(info["serverInfo"]["title"], "bunqueue");
     assert_eq!(info["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(info["capabilities"], json!({ "tools": {} }));
+    assert_eq!(
+        info["capabilities"],
+        json!({ "tools": { "listChanged": true } })
+    );
     let instructions = info["instructions"].as_str().unwrap();
     assert!(instructions.len() <= 700, "{}", instructions.len());
     for word in [
@@ -140,7 +145,8 @@ async fn the_instructions_name_no_tool_that_is_hidden() {
             selection.clone(),
             broker,
             shutdown,
-        ));
+        ))
+        .unwrap();
         let info = rmcp::ServerHandler::get_info(&handler);
         let text = info.instructions.unwrap();
         let words: Vec<&str> = text.split([' ', ',', '.']).collect();
@@ -355,7 +361,7 @@ fn a_setting_that_selects_nothing_is_refused() {
     let text = |name, list| registry.select(Some((name, list))).unwrap_err().to_string();
     assert_eq!(
         text("BUNQUEUE_MCP_TOOLSETS", "jobs,dlqq,x"),
-        "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, jobs, queues, processing, job-control"
+        "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, dynamic, jobs, queues, processing, job-control"
     );
     assert_eq!(text("--toolsets", " , "), "--toolsets lists no toolset");
     for all in [None, Some(""), Some("  "), Some("ALL"), Some("jobs,all")] {
@@ -497,7 +503,7 @@ async fn the_stateless_revision_lists_and_calls_without_a_handshake() {
         .await;
     assert_eq!(
         found["result"]["capabilities"],
-        json!({ "tools": {} }),
+        json!({ "tools": { "listChanged": true } }),
         "{found}"
     );
     let listed = client.request("tools/list", json!({ "_meta": meta })).await;

@@ -53,7 +53,7 @@ impl Server {
     async fn success(&self, tool: &str, arguments: Value) -> Value {
         match self.call(tool, arguments).await {
             Answer::Success(answer) => answer,
-            Answer::Failure(body) => panic!("{tool}: {body}"),
+            other => panic!("{tool}: {other:?}"),
         }
     }
 
@@ -91,7 +91,7 @@ async fn end(task: JoinHandle<Answer>) -> Answer {
 fn code(answer: &Answer) -> &str {
     match answer {
         Answer::Failure(body) => body["code"].as_str().unwrap(),
-        Answer::Success(answer) => panic!("{answer}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -236,7 +236,7 @@ async fn hard_m4_cancelling_a_wait_races_safely_with_its_end() {
         }
         let id = match end(pull).await {
             Answer::Success(answer) => answer["job"]["id"].clone(),
-            Answer::Failure(_) => server
+            _ => server
                 .success("bunqueue_pull_job", json!({ "queue": "q" }))
                 .await["job"]["id"]
                 .clone(),

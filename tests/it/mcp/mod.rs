@@ -3,6 +3,7 @@
 mod arguments;
 mod cancel;
 mod cases;
+mod confirm;
 pub mod http;
 mod lifecycle;
 mod over_http;

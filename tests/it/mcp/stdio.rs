@@ -28,6 +28,10 @@ pub struct Agent {
     early: HashMap<u64, Value>,
     /// Messages that are no answers to requests of `begin`, in order of arrival.
     pub others: Vec<Value>,
+    /// The result of every elicitation, if this client takes part in them.
+    reply: Option<Value>,
+    /// What it was asked that way.
+    pub questions: Vec<Value>,
     sent: u64,
 }
 
@@ -57,6 +61,23 @@ impl Agent {
         agent
     }
 
+    /// The same as a client that gives every elicitation this answer: `accept`, `decline` or `cancel`.
+    pub fn asked(env: &Env, answer: Option<&str>) -> Self {
+        let Some(answer) = answer else {
+            return Self::start_with(env);
+        };
+        let content = (answer == "accept").then(|| json!({ "confirm": true }));
+        Self::replying(env, &json!({ "action": answer, "content": content }))
+    }
+
+    /// The same with the whole result.
+    pub fn replying(env: &Env, reply: &Value) -> Self {
+        let mut agent = Self::silent(env);
+        agent.reply = Some(reply.clone());
+        agent.shake_hands();
+        agent
+    }
+
     /// Starts the program with the worker door beside stdio.
     pub fn with_worker_door() -> (Self, std::net::SocketAddr) {
         let agent = Self::start_with(&[("BUNQUEUE_MCP_TCP_LISTEN", "127.0.0.1:0")]);
@@ -78,13 +99,19 @@ impl Agent {
             messages,
             early: HashMap::new(),
             others: Vec::new(),
+            reply: None,
+            questions: Vec::new(),
             sent: 0,
         }
     }
 
     /// The handshake with the newest revision; returns its result.
     pub fn shake_hands(&mut self) -> Value {
-        let result = self.result("initialize", &initialize_params());
+        let mut params = initialize_params();
+        if self.reply.is_some() {
+            params["capabilities"]["elicitation"] = json!({});
+        }
+        let result = self.result("initialize", &params);
         self.notify("notifications/initialized", &json!({}));
         result
     }
@@ -166,6 +193,20 @@ impl Agent {
         self.others.remove(0)
     }
 
+    /// A notification of that method, which has come or comes within `limit`.
+    pub fn notice(&mut self, method: &str, limit: Duration) -> Value {
+        let deadline = Instant::now() + limit;
+        loop {
+            let mut others = self.others.iter();
+            if let Some(place) = others.position(|other| other["method"] == method) {
+                return self.others.remove(place);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let read = self.pump(left);
+            read.unwrap_or_else(|error| panic!("no {method}: {error}"));
+        }
+    }
+
     /// Reads one message and puts it where it belongs.
     fn pump(&mut self, limit: Duration) -> Result<(), RecvTimeoutError> {
         let message = match self.messages.recv_timeout(limit)? {
@@ -179,6 +220,11 @@ impl Agent {
             Some(id) => {
                 let twice = self.early.insert(id, message);
                 assert!(twice.is_none(), "two answers to request {id}");
+            }
+            None if self.reply.is_some() && message["method"] == "elicitation/create" => {
+                let result = self.reply.clone();
+                self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }));
+                self.questions.push(message["params"].clone());
             }
             None => self.others.push(message),
         }
