@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::argument::ArgumentError;
 use super::flow::FlowFault;
+use super::remote::RemoteFault;
 use crate::engine::{BatchRefusal, JobId, Refusal};
 
 /// Stable, machine-readable cause of an error (MCP contract, section 10).
@@ -160,7 +161,10 @@ pub enum CommandError {
         /// Its fault.
         error: ArgumentError,
     },
-    /// The broker is shutting down or unreachable.
+    /// The broker is another server, and it has not answered as asked.
+    #[error("{0}")]
+    Remote(RemoteFault),
+    /// The broker is shutting down.
     #[error("Server is shutting down")]
     ShuttingDown,
     /// What was asked could not be stored; nothing has changed. Workers see the text of [`CommandError::Internal`] (tcp
@@ -214,6 +218,7 @@ impl CommandError {
             | Self::FlowNode { .. }
             | Self::Flow(_) => ErrorCode::InvalidArguments,
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
+            Self::Remote(fault) => fault.code(),
             Self::ShuttingDown | Self::Storage(_) | Self::UnsavedFull => {
                 ErrorCode::BackendUnavailable
             }
@@ -231,6 +236,7 @@ impl CommandError {
             | Self::DurationEntry { error, .. } => error.hint(),
             Self::Flow(fault) => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
+            Self::Remote(fault) => fault.hint(),
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Storage(_) | Self::UnsavedFull => {
                 "Nothing was changed. Ask get_storage_status what is wrong; once the disk is back, try again."
@@ -322,6 +328,12 @@ impl From<ArgumentError> for CommandError {
     }
 }
 
+impl From<RemoteFault> for CommandError {
+    fn from(fault: RemoteFault) -> Self {
+        Self::Remote(fault)
+    }
+}
+
 impl From<Refusal> for CommandError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
@@ -374,6 +386,17 @@ mod tests {
             CommandError::ShuttingDown,
             CommandError::UnsavedFull,
             CommandError::Internal,
+            RemoteFault::Refused {
+                text: "no".into(),
+                code: ErrorCode::Conflict,
+            }
+            .into(),
+            RemoteFault::NotConnected.into(),
+            RemoteFault::Lost.into(),
+            RemoteFault::Busy.into(),
+            RemoteFault::TooLarge.into(),
+            RemoteFault::Unreadable.into(),
+            RemoteFault::Untranslated.into(),
             ArgumentError::WebhookUrlInvalid.into(),
             ArgumentError::WebhookHost(Forbidden::Private).into(),
             ArgumentError::WebhookCredentials.into(),

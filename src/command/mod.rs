@@ -16,6 +16,7 @@ pub mod limits;
 mod operation;
 pub mod payload;
 pub mod recovery;
+mod remote;
 pub mod schedule;
 pub mod webhook;
 
@@ -24,3 +25,4 @@ pub use bounds::{GroupId, QueueName};
 pub use error::{CommandError, ErrorCode};
 pub use flow::{AddFlow, FlowFault};
 pub use operation::*;
+pub use remote::RemoteFault;

@@ -144,6 +144,8 @@ pub enum Durability {
     Committed,
     /// All of it.
     Durable,
+    /// Whatever another server has settled.
+    Remote,
 }
 
 impl Durability {
@@ -154,6 +156,7 @@ impl Durability {
             Self::Buffered => "buffered",
             Self::Committed => "committed",
             Self::Durable => "durable",
+            Self::Remote => "remote",
         }
     }
 }

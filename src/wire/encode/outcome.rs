@@ -96,10 +96,14 @@ fn renewed(renewals: &[Renewal]) -> usize {
 
 fn push(success: Success<'_>, added: &Added, outcome: bool) -> Result<(), Refusal> {
     let known = outcome.then(|| outcome_name(&added.outcome)).flatten();
-    let mut map = success.with(1 + usize::from(known.is_some()));
+    let replaced = replaced(added).filter(|_| outcome);
+    let mut map = success.with(1 + usize::from(known.is_some()) + usize::from(replaced.is_some()));
     added.id.with_text(|id| map.text("id", id));
     if let Some(known) = known {
         map.text("outcome", known);
+    }
+    if let Some(replaced) = replaced {
+        replaced.with_text(|id| map.text("replaced", id));
     }
     Ok(())
 }
@@ -113,13 +117,32 @@ fn push_many(success: Success<'_>, added: &[Added], outcome: bool) -> Result<(),
                 .collect()
         })
         .flatten();
-    let mut map = success.with(1 + usize::from(outcomes.is_some()));
+    let tells_replaced = outcome && added.iter().any(|added| replaced(added).is_some());
+    let mut map = success.with(1 + usize::from(outcomes.is_some()) + usize::from(tells_replaced));
     map.key("ids").array(added.len());
     query::ids(&mut map, added.iter().map(|added| &added.id));
     if let Some(outcomes) = outcomes {
         map.texts("outcomes", &outcomes);
     }
+    if tells_replaced {
+        let mut ids = map.key("replaced");
+        ids.array(added.len());
+        for added in added {
+            match replaced(added) {
+                Some(id) => id.with_text(|id| ids.text(id)),
+                None => ids.nil(),
+            }
+        }
+    }
     Ok(())
+}
+
+/// The job that was deleted for it.
+const fn replaced(added: &Added) -> Option<&JobId> {
+    match &added.outcome {
+        AddOutcome::Replaced(id) => Some(id),
+        _ => None,
+    }
 }
 
 /// How a job came to be, for clients that asked; `None` when nobody knows.

@@ -33,7 +33,12 @@ fn adds_show_ids_and_outcomes_when_asked() {
     );
     assert_eq!(
         shown(&Shape::PushMany { outcome: true }, two()),
-        json!({"ok": true, "ids": ["a", "b"], "outcomes": ["new", "replaced"]})
+        json!({"ok": true, "ids": ["a", "b"], "outcomes": ["new", "replaced"], "replaced": [null, "old"]})
+    );
+    let replacing = Ok(Reply::Added(added("a", AddOutcome::Replaced(id("old")))));
+    assert_eq!(
+        shown(&Shape::Push { outcome: true }, replacing),
+        json!({"ok": true, "id": "a", "outcome": "replaced", "replaced": "old"})
     );
     assert_eq!(
         shown(
