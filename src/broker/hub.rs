@@ -320,6 +320,13 @@ impl Hub {
         heard
     }
 
+    /// What anybody wants to hear of a queue.
+    pub(super) fn wanted(&self, queue: &Arc<str>) -> EventTypes {
+        let state = self.state.lock();
+        let listeners = state.queues.get(queue);
+        listeners.map_or(EventTypes::NONE, |listeners| listeners.wanted)
+    }
+
     fn forget(&self, queue: &Arc<str>, id: u64) {
         let mut state = self.state.lock();
         self.retain(&mut state, queue, |subscriber| subscriber.id != id);

@@ -2,7 +2,7 @@
 //!
 //! [`local`] runs the engine in this process. Commands submitted together are applied in order and before
 //! `submit` returns; whatever has to wait comes back as a future. Dropping that future withdraws the wait,
-//! and a job that was already handed to it goes back to its queue.
+//! and a job that was already handed to it goes back to its queue. [`remote`] asks another server.
 
 mod calls;
 mod clock;
@@ -11,17 +11,22 @@ mod keeping;
 mod local;
 mod meter;
 mod reading;
+mod remote;
 mod timer;
 mod writer;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 pub use calls::{ALL_CALL_BYTES_MAX, CALL_BYTES_MAX, CALLS_MAX, Calls, PendingCall};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use hub::{BACKLOG_BYTES_MAX, BACKLOG_MAX, EventFilter, PublishedEvent, Subscription};
 pub use keeping::UNSAVED_MAX;
 pub use local::{LocalBroker, OpenError};
+pub use remote::{
+    ANSWER_MAX, DialError, IN_FLIGHT_MAX, RemoteAddress, RemoteBroker, WAITS_PER_CONNECTION,
+};
 
 use crate::command::{Command, CommandError, Operation, Reply};
 use crate::engine::{ConnectionId, Delivery, EventKind, Millis};
@@ -31,6 +36,9 @@ pub type Pending = Pin<Box<dyn Future<Output = Result<Reply, CommandError>> + Se
 
 /// Ends when what was done is stored.
 pub type Storing = Pin<Box<dyn Future<Output = Result<(), CommandError>> + Send>>;
+
+/// The metrics of another server.
+pub type Exposition = Pin<Box<dyn Future<Output = Result<Arc<str>, CommandError>> + Send>>;
 
 /// The answer to a command, now or later.
 pub enum Submitted {
@@ -91,6 +99,16 @@ pub trait Broker: Send + Sync + 'static {
     /// Says what concerns no single queue to everybody who wants to hear of it, as an event of the queue that he listens to;
     /// false when nobody does.
     fn announce(&self, notice: EventKind) -> bool;
+
+    /// Whether another server executes the commands.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// The metrics of the server that this broker stands for, as text for Prometheus; `None` when that is this process.
+    fn exposition(&self) -> Option<Exposition> {
+        None
+    }
 
     /// Hands out nothing from now on; waits and other commands go on. What it returns ends once no job is active.
     fn stop_deliveries(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;

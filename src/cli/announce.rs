@@ -27,9 +27,16 @@ pub(super) struct Listening {
     pub(super) mcp: bool,
     /// The file that keeps the jobs.
     pub(super) data: Option<DataFile>,
+    /// Whether the broker is another server.
+    pub(super) is_remote: bool,
 }
 
 impl Listening {
+    /// Where the broker is, in a word.
+    const fn mode(&self) -> &'static str {
+        if self.is_remote { "tcp" } else { "embedded" }
+    }
+
     /// What keeps the jobs, in a word.
     fn storage(&self) -> &'static str {
         if self.data.is_some() {
@@ -61,7 +68,7 @@ pub(super) fn logged(serve: bool, listening: &Listening) {
     let url = listening.url.as_deref();
     if !serve {
         tracing::info!(
-            mode = "embedded",
+            mode = listening.mode(),
             url,
             tcp,
             version = VERSION,
@@ -89,7 +96,7 @@ fn is_open(listening: &Listening) -> bool {
 
 /// The start line of the bare program, and for a person at a terminal what is awaited.
 pub(super) fn mcp(listening: &Listening) {
-    let mut parts = vec!["mode: embedded".to_owned()];
+    let mut parts = vec![format!("mode: {}", listening.mode())];
     if let Some(url) = &listening.url {
         parts.push("transport: http".to_owned());
         parts.push(format!("url: {url}"));

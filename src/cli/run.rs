@@ -22,7 +22,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::announce::{self, Listening};
-use crate::broker::{Broker, BrokerExt, LocalBroker, OpenError};
+use crate::broker::{Broker, BrokerExt, Calls, DialError, LocalBroker, OpenError, RemoteBroker};
 use crate::command::GetStats;
 use crate::command::webhook::Addresses;
 use crate::config::{Agent, Config, Http, Log, Program, Tcp, Webhooks};
@@ -64,6 +64,11 @@ enum Fatal {
         path: PathBuf,
         error: OpenError,
     },
+    /// The server that is the broker does not let this program in.
+    Connect {
+        address: String,
+        error: Box<DialError>,
+    },
     /// TLS cannot be set up for requests of ours.
     NoClient,
     /// The system refused something.
@@ -90,6 +95,15 @@ impl fmt::Display for Fatal {
                 path,
                 error,
             } => write!(f, "{setting} {path:?}: {error}"),
+            Self::Connect { address, error } => {
+                write!(f, "Failed to connect to {address}: {error}")?;
+                match &**error {
+                    DialError::Refused(_) => {
+                        f.write_str("; BUNQUEUE_TOKEN has to be one of its tokens")
+                    }
+                    _ => Ok(()),
+                }
+            }
             Self::NoClient => {
                 f.write_str("The decision model cannot be asked: TLS cannot be set up")
             }
@@ -164,15 +178,14 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         .map_err(Fatal::Tls)?;
     // Before anybody is told that it runs: a signal from then on must not simply kill it.
     let signals = Signals::new().map_err(Fatal::System)?;
-    let broker = open_broker(&config)?;
-    let calls = broker.webhook_calls();
-    let broker: Arc<dyn Broker> = Arc::new(broker);
+    let (broker, calls) = open_broker(&config).await?;
     let stop = Stop::default();
     let shutdown = stop.serving.clone();
     let handler = agent_handler(&config.agent, Arc::clone(&broker), shutdown.clone())?;
 
     let mut listening = Listening {
         data: config.data.clone(),
+        is_remote: broker.is_remote(),
         ..Listening::default()
     };
     let mut doors = JoinSet::new();
@@ -222,17 +235,20 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         (Program::Mcp | Program::Both, false) => announce::mcp(&listening),
     }
 
-    let courier = tokio::spawn(webhooks::serve(
-        Arc::clone(&broker),
-        calls,
-        webhook_options(&config.webhooks),
-        shutdown.clone(),
-    ));
-    if let Some(threshold) = config.memory_warning {
+    // Another server calls its webhooks itself.
+    let courier = calls.map(|calls| {
+        tokio::spawn(webhooks::serve(
+            Arc::clone(&broker),
+            calls,
+            webhook_options(&config.webhooks),
+            shutdown.clone(),
+        ))
+    });
+    if let Some(threshold) = config.memory_warning.filter(|_| !broker.is_remote()) {
         let broker = Arc::clone(&broker);
         tokio::spawn(warn_of_memory(broker, threshold, shutdown.clone()));
     }
-    if let Some(threshold) = config.storage_warning {
+    if let Some(threshold) = config.storage_warning.filter(|_| !broker.is_remote()) {
         let broker = Arc::clone(&broker);
         tokio::spawn(warn_of_storage(broker, threshold, shutdown.clone()));
     }
@@ -255,8 +271,10 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     broker.shut_down();
     shutdown.cancel();
     while doors.join_next().await.is_some() {}
-    // It has nothing to finish, and ends with the token.
-    let _ = courier.await;
+    if let Some(courier) = courier {
+        // It has nothing to finish, and ends with the token.
+        let _ = courier.await;
+    }
     broker.close().await;
     Ok(())
 }
@@ -305,8 +323,24 @@ async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fata
     Ok((listener, address))
 }
 
-/// The broker, on its data file if it has one.
-fn open_broker(config: &Config) -> Result<LocalBroker, Fatal> {
+/// The broker, and its calls of webhooks when it is in this process.
+async fn open_broker(config: &Config) -> Result<(Arc<dyn Broker>, Option<Calls>), Fatal> {
+    if let Some(remote) = &config.remote {
+        let address = remote.address.clone();
+        let connected = RemoteBroker::connect(address.clone(), remote.connections).await;
+        let broker = connected.map_err(|error| Fatal::Connect {
+            address: address.to_string(),
+            error: Box::new(error),
+        })?;
+        return Ok((Arc::new(broker), None));
+    }
+    let broker = open_local(config)?;
+    let calls = broker.webhook_calls();
+    Ok((Arc::new(broker), Some(calls)))
+}
+
+/// The broker in this process, on its data file if it has one.
+fn open_local(config: &Config) -> Result<LocalBroker, Fatal> {
     match &config.data {
         None => LocalBroker::start(engine_config(config)).map_err(Fatal::System),
         Some(data) => LocalBroker::open(engine_config(config), &data.path, data.durability)

@@ -225,19 +225,27 @@ pub enum ConfigError {
         /// Variable.
         setting: String,
     },
-    /// A value that another version of the product takes.
-    #[error(
-        "{setting} is {given:?}, but this version {instead}: set it to {harmless:?} or unset it to start"
-    )]
-    NotThisValue {
-        /// Variable.
-        setting: &'static str,
+    /// No number that a port, or a number of connections, can be.
+    #[error("Invalid {setting}: {given:?} (expected a whole number between 1 and 65535)")]
+    Positive {
+        /// Flag or variable.
+        setting: String,
         /// The value.
         given: String,
-        /// What holds instead.
-        instead: &'static str,
-        /// The one value that changes nothing.
-        harmless: &'static str,
+    },
+    /// A door for workers of a broker that is elsewhere.
+    #[error("{setting} does not go with {mode} tcp: workers connect to the broker itself")]
+    NoWorkersHere {
+        /// Flag or variable.
+        setting: String,
+        /// Flag or variable that says so.
+        mode: String,
+    },
+    /// A broker that is told to be elsewhere.
+    #[error("{setting} is tcp, but `serve` is the broker itself: unset it to start")]
+    BrokerElsewhere {
+        /// Variable.
+        setting: String,
     },
     /// A setting of the product that this version does not have.
     #[error("{setting} is set, but this version {instead}: unset it to start")]

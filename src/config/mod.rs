@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod open;
 mod read;
+mod remote;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub use error::ConfigError;
 pub use read::load;
 
+use crate::broker::RemoteAddress;
 use crate::engine::{Millis, NoticeBounds};
 use crate::mcp::DecisionOptions;
 use crate::mcp::http::{AllowedHost, AllowedOrigin};
@@ -58,6 +60,11 @@ pub struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "described by the help texts of SETTINGS")]
 pub enum Key {
+    Mode,
+    RemoteHost,
+    RemotePort,
+    RemoteToken,
+    PoolSize,
     Transport,
     HttpHost,
     HttpPort,
@@ -130,6 +137,16 @@ macro_rules! setting {
 /// All settings, in the order of `--help` and of the reference page.
 #[rustfmt::skip]
 pub const SETTINGS: &[Setting] = &[
+    setting!(Mode, Some("mode"), ["BUNQUEUE_MODE"], "embedded|tcp", "embedded", Mcp,
+        "Where the broker is: in this process, or another server over TCP, which then keeps the jobs; the data file is not opened then"),
+    setting!(RemoteHost, Some("broker-host"), ["BUNQUEUE_HOST"], "HOST", "localhost", Mcp,
+        "Host of that server"),
+    setting!(RemotePort, Some("broker-port"), ["BUNQUEUE_PORT"], "PORT", "6789", Mcp,
+        "Its TCP port"),
+    setting!(RemoteToken, None, ["BUNQUEUE_TOKEN"], "TOKEN", "", Mcp,
+        "Token that it is shown"),
+    setting!(PoolSize, Some("pool-size"), ["BUNQUEUE_POOL_SIZE"], "N", "2", Mcp,
+        "Connections to it"),
     setting!(Transport, Some("transport"), ["BUNQUEUE_MCP_TRANSPORT"], "stdio|http", "stdio", Mcp,
         "How the agent is connected"),
     setting!(HttpHost, Some("http-host"), ["BUNQUEUE_MCP_HTTP_HOST"], "HOST", "127.0.0.1", Mcp,
@@ -238,13 +255,11 @@ pub const SETTINGS: &[Setting] = &[
         "Form of the log lines"),
 ];
 
-/// Settings of the product that this version does not have: variable, the one value that changes nothing, and what
-/// this version does instead.
+/// Settings of the product that this version does not have: variable, and what this version does instead.
 #[rustfmt::skip]
-pub const NOT_YET: &[(&str, &str, &str)] = &[
-    ("BUNQUEUE_MODE", "embedded", "has the embedded broker only"),
-    ("BUNQUEUE_MCP_WORKFLOW_DB", "", "has no workflow tools"),
-    ("BUNQUEUE_MCP_EXTRA", "", "has no optional tools"),
+pub const NOT_YET: &[(&str, &str)] = &[
+    ("BUNQUEUE_MCP_WORKFLOW_DB", "has no workflow tools"),
+    ("BUNQUEUE_MCP_EXTRA", "has no optional tools"),
 ];
 
 /// A way to call the program.
@@ -305,7 +320,9 @@ pub struct Config {
     pub tls: Option<(TlsFile, TlsFile)>,
     /// The metrics page.
     pub metrics: Metrics,
-    /// The file that keeps the jobs; `None`: memory alone.
+    /// The server that is the broker; `None`: this process.
+    pub remote: Option<Remote>,
+    /// The file that keeps the jobs; `None`: memory alone, or another server.
     pub data: Option<DataFile>,
     /// The flag or variable that names that file, for messages; empty without one.
     pub data_setting: String,
@@ -351,6 +368,15 @@ pub struct Agent {
     pub profile: Option<&'static str>,
     /// A model that finds toolsets and judges requests.
     pub decision: Option<DecisionOptions>,
+}
+
+/// A broker that is another server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remote {
+    /// Where it is.
+    pub address: RemoteAddress,
+    /// Connections to it, at least 1.
+    pub connections: usize,
 }
 
 /// The HTTP listener.

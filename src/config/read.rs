@@ -18,7 +18,15 @@ use crate::net::TlsFile;
 pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError> {
     let reader = Reader { source };
     reader.refuse_what_is_not_there()?;
-    let (data, data_setting) = reader.data()?.unzip();
+    let remote = match program {
+        Program::Serve => reader.refuse_remote().map(|()| None)?,
+        Program::Mcp | Program::Both => reader.remote()?,
+    };
+    let data = match remote {
+        Some(_) => None,
+        None => reader.data()?,
+    };
+    let (data, data_setting) = data.unzip();
     let common = Config {
         stdio: false,
         http: None,
@@ -28,6 +36,7 @@ pub fn load(program: Program, source: &dyn Source) -> Result<Config, ConfigError
             labelled_queues: reader.labelled_queues()?,
             with_token: false,
         },
+        remote,
         data,
         data_setting: data_setting.unwrap_or_default(),
         retention: reader.retention()?,
@@ -99,22 +108,11 @@ impl Reader<'_> {
     }
 
     fn refuse_what_is_not_there(&self) -> Result<(), ConfigError> {
-        for (setting, harmless, instead) in NOT_YET {
+        for (setting, instead) in NOT_YET {
             let value = self.source.variable(setting).unwrap_or_default();
-            let value = value.trim();
-            if value.is_empty() || value.eq_ignore_ascii_case(harmless) {
-                continue;
+            if !value.trim().is_empty() {
+                return Err(ConfigError::NotYet { setting, instead });
             }
-            return Err(if harmless.is_empty() {
-                ConfigError::NotYet { setting, instead }
-            } else {
-                ConfigError::NotThisValue {
-                    setting,
-                    given: value.to_owned(),
-                    instead,
-                    harmless,
-                }
-            });
         }
         Ok(())
     }
@@ -487,7 +485,7 @@ impl Reader<'_> {
     }
 }
 
-fn digits(text: &str) -> Option<u64> {
+pub(super) fn digits(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
 }

@@ -4,7 +4,7 @@ use super::read::*;
 use super::*;
 use crate::engine::Durability;
 
-struct Fixed<'a>(&'a [(&'a str, &'a str)]);
+pub(super) struct Fixed<'a>(pub(super) &'a [(&'a str, &'a str)]);
 
 impl Source for Fixed<'_> {
     fn flag(&self, flag: &str) -> Option<String> {
@@ -410,19 +410,6 @@ fn words_for_yes_and_no_are_the_same_for_every_switch() {
 }
 
 #[test]
-fn a_value_of_another_version_is_named_with_the_one_that_fits() {
-    for (program, value) in [(Program::Serve, "tcp"), (Program::Mcp, "embeded")] {
-        assert_eq!(
-            fault(program, &[("BUNQUEUE_MODE", value)]),
-            format!(
-                "BUNQUEUE_MODE is {value:?}, but this version has the embedded broker only: \
-                 set it to \"embedded\" or unset it to start"
-            )
-        );
-    }
-}
-
-#[test]
 fn metrics_are_open_unless_a_token_is_asked_for() {
     let metrics =
         |given: &[(&str, &str)]| load(Program::Serve, &Fixed(given)).map(|config| config.metrics);
@@ -463,7 +450,6 @@ fn metrics_are_open_unless_a_token_is_asked_for() {
 #[test]
 fn harmless_values_of_missing_settings_pass() {
     let given = [
-        ("BUNQUEUE_MODE", "embedded"),
         ("BUNQUEUE_MCP_TOOLSETS", "ALL"),
         ("BUNQUEUE_MCP_CONFIRM", "off"),
     ];

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::command::address::Forbidden;
-use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault};
+use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault, RemoteFault};
 use crate::engine::{
     CRONS_MAX, Config, FailureReason, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX,
     WORKER_BYTES_MAX, WORKERS_MAX,
@@ -273,6 +273,18 @@ fn causes() -> Vec<CommandError> {
         .chain(flows)
         .chain([
             CommandError::ShuttingDown,
+            RemoteFault::Refused {
+                text: "<words of another server>".into(),
+                code: ErrorCode::Conflict,
+            }
+            .into(),
+            RemoteFault::NotConnected.into(),
+            RemoteFault::Lost.into(),
+            RemoteFault::NoAnswer.into(),
+            RemoteFault::Busy.into(),
+            RemoteFault::TooLarge.into(),
+            RemoteFault::Unreadable.into(),
+            RemoteFault::Untranslated.into(),
             CommandError::Storage("database or disk is full".into()),
             CommandError::UnsavedFull,
             CommandError::Internal,

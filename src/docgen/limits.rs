@@ -1,7 +1,8 @@
 //! The reference of limits: every bound and default, read from the constants that the program itself uses.
 
 use crate::broker::{
-    ALL_CALL_BYTES_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX, UNSAVED_MAX,
+    ALL_CALL_BYTES_MAX, ANSWER_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX,
+    IN_FLIGHT_MAX, UNSAVED_MAX, WAITS_PER_CONNECTION,
 };
 use crate::command::bounds;
 use crate::config::{Key, Setting};
@@ -28,6 +29,7 @@ pub(super) fn page() -> String {
         ("What is kept", retention()),
         ("Webhooks", webhooks()),
         ("Connections", connections()),
+        ("Another server as the broker", remote()),
     ];
     let mut text = String::from(
         "# Limits\n\nBounds and defaults of this version, for both doors. A tool may take less than its bound here; its own bounds stand \
@@ -440,6 +442,26 @@ fn retention() -> Vec<Row> {
             "changes that wait for a failing disk at the level `buffered`, a batch aside; with more, jobs are refused",
             count(UNSAVED_MAX),
             "changes",
+        ),
+    ]
+}
+
+fn remote() -> Vec<Row> {
+    vec![
+        (
+            "answer to a command, beyond what it may wait",
+            ANSWER_MAX.as_millis() as i128,
+            "ms",
+        ),
+        (
+            "requests under way on one connection",
+            count(IN_FLIGHT_MAX),
+            "requests",
+        ),
+        (
+            "waits for each connection of the pool, others wait for their turn",
+            count(WAITS_PER_CONNECTION),
+            "waits",
         ),
     ]
 }

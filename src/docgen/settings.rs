@@ -39,15 +39,10 @@ pub(super) fn environment() -> String {
     }
     text.push_str(
         "\n## Not in this version\n\nThese variables of other versions are refused when they are set, because ignoring them would break a promise:\n\n\
-        | variable | may be | since this version |\n| --- | --- | --- |\n",
+        | variable | since this version |\n| --- | --- |\n",
     );
-    for (variable, harmless, instead) in NOT_YET {
-        let harmless = if harmless.is_empty() {
-            "unset".to_owned()
-        } else {
-            format!("`{harmless}`")
-        };
-        text.push_str(&format!("| `{variable}` | {harmless} | {instead} |\n"));
+    for (variable, instead) in NOT_YET {
+        text.push_str(&format!("| `{variable}` | {instead} |\n"));
     }
     text
 }

@@ -99,6 +99,11 @@ impl Dispatcher {
         &self.registry
     }
 
+    /// Whether another server is the broker.
+    pub fn is_remote(&self) -> bool {
+        self.broker.is_remote()
+    }
+
     /// The toolsets that are exposed to everybody.
     pub fn selection(&self) -> &Selection {
         &self.selection

@@ -173,9 +173,12 @@ async fn notify(peer: &Peer<RoleServer>, token: ProgressToken, report: ProgressR
 /// Names only what this server lists: a client shall not look for a tool that it cannot call.
 fn instructions(dispatcher: &Dispatcher) -> String {
     let selection = dispatcher.selection();
-    let mut text =
+    let mut text = if dispatcher.is_remote() {
+        "A job queue on another server (tcp), which keeps the jobs.".to_owned()
+    } else {
         "A job queue inside this process (embedded, memory only: jobs are lost when it ends)."
-            .to_owned();
+            .to_owned()
+    };
     if !selection.toolsets().is_empty() {
         text += &format!(" Toolsets: {}.", selection.toolsets().join(", "));
     }

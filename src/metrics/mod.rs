@@ -35,6 +35,9 @@ impl Exporter {
     /// # Errors
     /// When the broker cannot answer.
     pub async fn text(&self) -> Result<String, CommandError> {
+        if let Some(text) = self.broker.exposition() {
+            return Ok(text.await?.to_string());
+        }
         let asked = GetOverview {
             registered: false,
             queues: self.labelled_queues,

@@ -63,7 +63,10 @@ impl Listener {
 }
 
 /// What holds for every connection: what it is given leaves at once, and a peer that is gone without a word is noticed.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+///
+/// # Errors
+/// The system refuses it.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let questions = TcpKeepalive::new()
         .with_time(SILENCE)

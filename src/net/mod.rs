@@ -7,6 +7,6 @@ mod throttle;
 mod tls;
 
 pub use client::outgoing;
-pub use listener::Listener;
+pub use listener::{Listener, prepare};
 pub use throttle::Throttle;
 pub use tls::{HANDSHAKE_MAX, Tls, TlsError, TlsFile};

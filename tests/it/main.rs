@@ -24,6 +24,7 @@ mod mcp;
 mod metrics;
 mod model;
 mod process;
+mod remote;
 mod restarted;
 mod storage;
 mod stored;

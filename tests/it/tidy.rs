@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 const ENGINE: &[&str] = &[];
 const COMMAND: &[&str] = &["engine"];
 const BASE: &[&str] = &["engine", "command"];
-const BROKER: &[&str] = &["engine", "command", "wire", "storage"];
-const METRICS: &[&str] = &["engine", "command", "wire", "storage", "broker"];
+const BROKER: &[&str] = &["engine", "command", "wire", "storage", "net"];
+const METRICS: &[&str] = &["engine", "command", "wire", "storage", "net", "broker"];
 const DOOR: &[&str] = &[
     "engine", "command", "wire", "storage", "broker", "metrics", "net",
 ];

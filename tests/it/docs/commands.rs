@@ -15,7 +15,7 @@ pub(super) fn setting_names() -> BTreeSet<String> {
         names.extend(setting.variables.iter().map(|name| (*name).to_owned()));
         names.extend(setting.flag.map(|flag| format!("--{flag}")));
     }
-    names.extend(NOT_YET.iter().map(|(name, _, _)| (*name).to_owned()));
+    names.extend(NOT_YET.iter().map(|(name, _)| (*name).to_owned()));
     names.extend(["--help", "--version", "--json", "--force", "UPDATE"].map(str::to_owned));
     names
 }

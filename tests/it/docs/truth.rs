@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bunqueue_mcp::command::ErrorCode;
-use bunqueue_mcp::config::{NOT_YET, SETTINGS};
+use bunqueue_mcp::config::SETTINGS;
 use bunqueue_mcp::docgen::Documentation;
 use bunqueue_mcp::engine::{FailureReason, State};
 use bunqueue_mcp::mcp::Registry;
@@ -253,11 +253,6 @@ fn known_names() -> BTreeSet<String> {
         let defaults = [setting.default.to_owned()];
         names.extend(setting.value.split('|').map(str::to_owned).chain(defaults));
     }
-    names.extend(
-        NOT_YET
-            .iter()
-            .map(|(_, harmless, _)| (*harmless).to_owned()),
-    );
     let rows = glossary.lines().filter_map(|line| line.strip_prefix("| "));
     names.extend(rows.filter_map(|row| Some(row.split_once(" |")?.0.to_owned())));
     names
