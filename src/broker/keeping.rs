@@ -45,6 +45,9 @@ pub(super) struct Keeping {
     /// Changes were taken, and whether they are stored is not known yet.
     in_flight: bool,
     pub(super) failing: Option<Failing>,
+    /// What has been given up in steps that are not stored, or while nothing could be; such a thing can be undone by no
+    /// disk, so it happens again when they are lost.
+    given_up: VecDeque<(u64, GivenUp)>,
     /// Changes that could not be stored and are tried again; `None` while all is well.
     pub(super) retried: Option<usize>,
 }
@@ -55,8 +58,14 @@ pub(super) struct Failing {
     pub(super) error: CommandError,
     /// Time stands still, and before whatever could not be stored: nothing may become due.
     pub(super) since: Millis,
-    /// Connections that are gone since.
-    pub(super) gone: Vec<ConnectionId>,
+}
+
+/// What somebody outside has no more, whether that can be stored or not.
+pub(super) enum GivenUp {
+    /// All that the connection had.
+    Connection(ConnectionId),
+    /// Deliveries that reached nobody.
+    Deliveries(Vec<Delivery>),
 }
 
 /// What a step says to the outside, held back until it is decided.
@@ -90,6 +99,7 @@ impl Keeping {
             stored_jobs: 0,
             in_flight: false,
             failing: None,
+            given_up: VecDeque::new(),
             retried: None,
         }
     }
@@ -196,6 +206,8 @@ impl Keeping {
     pub(super) fn stored(&mut self, step: u64, next_job: u64) -> Vec<Held> {
         self.stored_jobs = next_job;
         self.in_flight = false;
+        let lasting = self.given_up.partition_point(|(at, _)| *at <= step);
+        self.given_up.drain(..lasting);
         let may_leave = self.held.partition_point(|held| held.step <= step);
         self.held.drain(..may_leave).collect()
     }
@@ -211,7 +223,6 @@ impl Keeping {
         self.failing = Some(Failing {
             error,
             since: self.settled,
-            gone: Vec::new(),
         });
     }
 
@@ -229,6 +240,22 @@ impl Keeping {
             failures.push_front((first..=self.step, failing.error.clone()));
         }
         self.decide(self.step);
+    }
+
+    /// Something was given up in this step, or is to be once changes are accepted again.
+    pub(super) fn note_given_up(&mut self, engine: &Engine, given_up: GivenUp) {
+        let step = self.this_step(engine);
+        let is_lasting = self.failing.is_none() && step <= *self.commits.decided.borrow();
+        if !is_lasting && !self.answers_first() {
+            self.given_up.push_back((step, given_up));
+        }
+    }
+
+    /// Changes are accepted again. What has been given up meanwhile is to be given up now.
+    pub(super) fn resume(&mut self) -> impl Iterator<Item = GivenUp> + use<> {
+        self.failing = None;
+        let given_up = std::mem::take(&mut self.given_up);
+        given_up.into_iter().map(|(_, given_up)| given_up)
     }
 
     /// Another engine has taken the place of the one whose changes are lost.

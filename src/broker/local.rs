@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, CallSender, Calls};
 use super::hub::{EventFilter, Hub, Subscription};
-use super::keeping::{Asked, Keeping};
+use super::keeping::{Asked, GivenUp, Keeping};
 use super::meter::Meter;
 use super::reading::{Missed, Reading};
 use super::{Broker, Clock, Storing, Submitted, SystemClock, timer, writer};
@@ -238,6 +238,24 @@ impl Core {
         self.engine.set_storage(StorageStatus { usage, ..status });
     }
 
+    /// Somebody outside has no more what this says; while nothing can be stored, that is kept in mind.
+    fn take_back(&mut self, now: Millis, given_up: GivenUp) {
+        if !self.is_failing() {
+            let mut turn = Turn {
+                now,
+                caller: None,
+                effects: &mut self.effects,
+            };
+            match &given_up {
+                GivenUp::Connection(connection) => self.engine.disconnect(&mut turn, *connection),
+                GivenUp::Deliveries(deliveries) => self.engine.give_back(&mut turn, deliveries),
+            }
+        }
+        if let Some(keeping) = self.keeping.as_mut() {
+            keeping.note_given_up(&self.engine, given_up);
+        }
+    }
+
     /// Passes on calls of webhooks. One that finds no room is given up at once, which shows in the webhook's counts.
     fn pass_on_calls(&mut self, now: Millis) {
         let due = std::mem::take(&mut self.effects.calls);
@@ -371,12 +389,7 @@ impl Shared {
                     None => Some(served),
                 };
                 if let Some(Served::Pull(deliveries)) = unread {
-                    let mut turn = Turn {
-                        now,
-                        caller: None,
-                        effects: &mut core.effects,
-                    };
-                    core.engine.give_back(&mut turn, &deliveries);
+                    core.take_back(now, GivenUp::Deliveries(deliveries));
                 }
             }
         }
@@ -485,34 +498,39 @@ impl Shared {
             };
             (core.config.clone(), core.now(&*self.clock), effects)
         };
-        let mut engine = store.load(config, fresh_seed()?, now, &mut effects)?;
+        // Both engines are in memory for a while: who is connected and what is in work is known to the other one alone, until
+        // the end of the reading, while questions are answered from it.
+        let mut engine = store.reload(config, fresh_seed()?, now, &mut effects)?;
         let mut core = self.core.lock();
         // They leave with the next step, which stores what they tell of.
         core.effects.events.append(&mut effects.events);
         core.effects.calls.append(&mut effects.calls);
         std::mem::swap(&mut core.engine, &mut engine);
-        core.engine.inherit(engine);
+        core.engine.inherit(&mut engine);
         core.hub_changes = usize::MAX;
         if let Some(keeping) = core.keeping.as_mut() {
             // Only now, so that whoever is told of a loss does not find what is lost.
             keeping.give_up();
             keeping.replaced();
         }
+        // To free a large engine takes a while, and nobody has to wait for that.
+        drop(core);
+        drop(engine);
         Ok(())
     }
 
     /// Changes are accepted again.
     pub(super) fn resume(&self) {
-        let gone = {
+        let given_up = {
             let mut core = self.core.lock();
             let now = self.clock.now();
             core.set_trouble(None, now);
-            let keeping = core.keeping.as_mut();
-            keeping.and_then(|keeping| keeping.failing.take())
+            core.engine.hear_again(now);
+            core.keeping.as_mut().map(Keeping::resume)
         };
         tracing::info!("changes can be stored again");
-        for connection in gone.into_iter().flat_map(|failing| failing.gone) {
-            self.release(connection);
+        for given_up in given_up.into_iter().flatten() {
+            self.take_back(given_up);
         }
         self.tick();
         self.wake_timer();
@@ -556,32 +574,16 @@ impl Shared {
         self.closed.cancel();
     }
 
-    fn release(&self, connection: ConnectionId) {
-        self.with_engine(|core, now| {
-            if let Some(failing) = core.keeping.as_mut().and_then(|it| it.failing.as_mut()) {
-                failing.gone.push(connection);
-                return;
-            }
-            let mut turn = Turn {
-                now,
-                caller: None,
-                effects: &mut core.effects,
-            };
-            core.engine.disconnect(&mut turn, connection);
-        });
+    fn take_back(&self, given_up: GivenUp) {
+        self.with_engine(|core, now| core.take_back(now, given_up));
     }
 
     fn withdraw(&self, waiter: WaiterId, handed: Option<Served>) {
         self.with_engine(|core, now| {
             core.waits.remove(&waiter);
-            let mut turn = Turn {
-                now,
-                caller: None,
-                effects: &mut core.effects,
-            };
             core.engine.cancel_wait(waiter);
             if let Some(Served::Pull(deliveries)) = handed {
-                core.engine.give_back(&mut turn, &deliveries);
+                core.take_back(now, GivenUp::Deliveries(deliveries));
             }
         });
     }
@@ -646,18 +648,12 @@ impl Broker for LocalBroker {
 
     fn disconnect(&self, connection: ConnectionId) {
         self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-        self.shared.release(connection);
+        self.shared.take_back(GivenUp::Connection(connection));
     }
 
     fn give_back(&self, deliveries: &[Delivery]) {
-        self.shared.with_engine(|core, now| {
-            let mut turn = Turn {
-                now,
-                caller: None,
-                effects: &mut core.effects,
-            };
-            core.engine.give_back(&mut turn, deliveries);
-        });
+        let given_up = GivenUp::Deliveries(deliveries.to_vec());
+        self.shared.take_back(given_up);
     }
 
     fn now(&self) -> Millis {

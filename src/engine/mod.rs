@@ -121,6 +121,7 @@ use figures::Figures;
 use link::Dependencies;
 use name::Names;
 use notice::Notices;
+use persist::Unstored;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
@@ -293,6 +294,10 @@ pub struct Engine {
     /// Jobs that are active.
     active: usize,
     service: Service,
+    /// Nobody could give a sign of life before: the start, or the end of a time in which nothing could be stored.
+    heard_since: Millis,
+    /// What an engine that takes the place of this one has to know.
+    unstored: Unstored,
     /// How the store is, as whoever keeps it says.
     storage: StorageStatus,
     /// Waiting pulls are served later: more jobs may become ready in the same step.
@@ -331,6 +336,8 @@ impl Engine {
             next_delivery: 0,
             active: 0,
             service: Service::Open,
+            heard_since: Millis::MIN,
+            unstored: Unstored::default(),
             storage: StorageStatus::IN_MEMORY,
             holding: false,
             instant: Millis::MIN,

@@ -190,11 +190,6 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// When the engine began to run; before everything until then.
-    pub(super) fn began_at(&self) -> Millis {
-        self.started_at.unwrap_or(Millis::MIN)
-    }
-
     /// The engine begins to run.
     pub(super) fn start(&mut self, at: Millis) {
         self.started_at = Some(at);

@@ -809,8 +809,8 @@ fn an_engine_that_is_loaded_again_counts_on() {
     let again = image.load(config, [3; 32], start + 5_000, &mut effects);
     let again = again.unwrap();
     world.act(|engine, _| {
-        let lost = std::mem::replace(engine, again);
-        engine.inherit(lost);
+        let mut lost = std::mem::replace(engine, again);
+        engine.inherit(&mut lost);
     });
     let stats = world.ask(GetStats);
     let (now, ever) = (stats.totals.since_start, stats.totals.lifetime);
