@@ -216,6 +216,11 @@ fn status(
     }
 }
 
+/// What whoever wants to change something gets from a store that fails.
+fn refusal(error: &StoreError) -> CommandError {
+    CommandError::Storage(error.to_string().into())
+}
+
 impl Core {
     /// The time; while nothing can be stored, that at which this began.
     fn now(&self, clock: &dyn Clock) -> Millis {
@@ -451,7 +456,7 @@ impl Shared {
                 self.let_out(core, now);
             }
             // Answers after events: whoever an answer wakes finds what happened before it.
-            if let Some(keeping) = core.keeping.as_ref() {
+            if let Some(keeping) = core.keeping.as_mut() {
                 keeping.decide(step);
             }
             core.engine.chill();
@@ -468,13 +473,12 @@ impl Shared {
 
     /// What has not been stored is lost, and until [`Shared::resume`] nothing else is accepted.
     pub(super) fn lose(&self, error: &StoreError) {
-        let text: Arc<str> = error.to_string().into();
         tracing::error!(%error, "changes could not be stored and were refused; until that works, nothing is changed");
         let mut core = self.core.lock();
         let now = core.now(&*self.clock);
         core.set_trouble(Some(error), now);
         if let Some(keeping) = core.keeping.as_mut() {
-            keeping.fail(CommandError::Storage(text));
+            keeping.fail(refusal(error));
         }
         // Waits end with the error: those who pull would otherwise wait for an engine that is gone.
         core.waits.clear();
@@ -549,11 +553,33 @@ impl Shared {
         core.set_trouble(error, now);
     }
 
-    /// So many changes wait for the store, or none any more.
-    pub(super) fn note_retried(&self, changes: Option<usize>) {
-        if let Some(keeping) = self.core.lock().keeping.as_mut() {
-            keeping.retried = changes;
+    /// So many changes could not be stored for now, and are tried again.
+    pub(super) fn note_retry(&self, changes: usize, error: &StoreError) {
+        let mut core = self.core.lock();
+        let now = core.now(&*self.clock);
+        core.set_trouble(Some(error), now);
+        if let Some(keeping) = core.keeping.as_mut() {
+            keeping.retry(changes, refusal(error));
         }
+    }
+
+    /// They are stored.
+    pub(super) fn note_retried(&self) {
+        let mut core = self.core.lock();
+        let now = core.now(&*self.clock);
+        core.set_trouble(None, now);
+        if let Some(keeping) = core.keeping.as_mut() {
+            keeping.retried();
+        }
+    }
+
+    /// Nothing is stored any more, so nothing is changed any more either, and nobody has to wait.
+    pub(super) fn end_storing(&self) {
+        let mut core = self.core.lock();
+        if let Some(keeping) = core.keeping.as_mut() {
+            keeping.end();
+        }
+        core.waits.clear();
     }
 
     /// How many changes have come since the last ones were taken, about.
