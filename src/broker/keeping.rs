@@ -2,8 +2,14 @@
 //!
 //! Every step that changes something has a number. The [`writer`](super::writer) takes what all steps so far have changed and
 //! commits it; then those steps are *decided*. Until then their answers, events and hand-outs are held back, so that nobody
-//! hears of anything that a crash could undo (engine contract, B-13). What a commit could not store has never happened:
+//! is told of anything that a crash could undo (engine contract, B-13). What a commit could not store has never happened:
 //! the engine is loaded again from the store, and whoever waits gets the error.
+//!
+//! Two answers do not wait. Whoever asks a question gets what the engine has in this moment, steps that are not stored yet
+//! included: he may read what a crash or a failed commit undoes. Whoever pulls gets jobs that are stored at once, while
+//! their leases gather for the next commit, up to 10 ms ([`writer`](super::writer)): a crash in that time costs a redelivery.
+//! Where answers never wait (`buffered`), only adds do whose clients want to be sure of them, and a commit that failed
+//! is tried again instead.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
