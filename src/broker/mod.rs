@@ -11,7 +11,11 @@ mod keeping;
 mod local;
 mod meter;
 mod reading;
+mod running;
+mod shared;
+mod storing;
 mod timer;
+mod wait;
 mod writer;
 
 use std::future::Future;

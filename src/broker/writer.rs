@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::local::Shared;
+use super::shared::Shared;
 use crate::engine::{Changes, Durability};
 use crate::storage::{Store, StoreError};
 
