@@ -28,6 +28,7 @@ use crate::command::webhook::Addresses;
 use crate::config::{Agent, Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
 use crate::engine;
+use crate::handlers::Handlers;
 use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{
@@ -169,7 +170,12 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let broker: Arc<dyn Broker> = Arc::new(broker);
     let stop = Stop::default();
     let shutdown = stop.serving.clone();
-    let handler = agent_handler(&config.agent, Arc::clone(&broker), shutdown.clone())?;
+    let hosts = config.agent.handler_hosts.clone();
+    let handlers = Handlers::new(Arc::clone(&broker), hosts, shutdown.clone());
+    let handlers = Arc::new(handlers);
+    let dispatcher = agent_tools(&config.agent, Arc::clone(&broker), shutdown.clone())?;
+    let dispatcher = dispatcher.with_handlers(Arc::clone(&handlers));
+    let handler = AgentHandler::new(dispatcher).map_err(Fatal::System)?;
 
     let mut listening = Listening {
         data: config.data.clone(),
@@ -255,18 +261,19 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     broker.shut_down();
     shutdown.cancel();
     while doors.join_next().await.is_some() {}
+    handlers.ended().await;
     // It has nothing to finish, and ends with the token.
     let _ = courier.await;
     broker.close().await;
     Ok(())
 }
 
-/// The MCP server of a broker.
-fn agent_handler(
+/// What agents can call on a broker.
+fn agent_tools(
     settings: &Agent,
     broker: Arc<dyn Broker>,
     shutdown: CancellationToken,
-) -> Result<AgentHandler, Fatal> {
+) -> Result<Dispatcher, Fatal> {
     let mut registry = Registry::new().map_err(Fatal::Registry)?;
     if settings.confirm {
         registry.list_confirmation(settings.decision.is_some());
@@ -292,7 +299,7 @@ fn agent_handler(
     if settings.confirm {
         dispatcher = dispatcher.confirming();
     }
-    AgentHandler::new(dispatcher).map_err(Fatal::System)
+    Ok(dispatcher)
 }
 
 async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fatal> {

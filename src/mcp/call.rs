@@ -20,6 +20,7 @@ use super::error::ToolError;
 use crate::broker::{Broker, EventFilter, Submitted};
 use crate::command::{CommandError, MoveToWait, Operation};
 use crate::engine::{Delivery, EventKind, EventType, EventTypes, JobId, Millis, TokenGiven};
+use crate::handlers::Handlers;
 
 /// How often a long poll reports that it still waits, and how long a small step of progress may be held back.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -71,18 +72,30 @@ pub enum Measure {
 #[derive(Clone)]
 pub struct Call {
     broker: Arc<dyn Broker>,
+    handlers: Arc<Handlers>,
     shutdown: CancellationToken,
     caller: Caller,
 }
 
 impl Call {
-    /// A call of `caller` on `broker`; its waits end when `shutdown` fires.
-    pub fn new(broker: Arc<dyn Broker>, shutdown: CancellationToken, caller: Caller) -> Self {
+    /// A call of `caller` on `broker`, where `handlers` work; its waits end when `shutdown` fires.
+    pub fn new(
+        broker: Arc<dyn Broker>,
+        handlers: Arc<Handlers>,
+        shutdown: CancellationToken,
+        caller: Caller,
+    ) -> Self {
         Self {
             broker,
+            handlers,
             shutdown,
             caller,
         }
+    }
+
+    /// The handlers of the process.
+    pub fn handlers(&self) -> &Handlers {
+        &self.handlers
     }
 
     /// Executes one command.

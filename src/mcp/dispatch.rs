@@ -23,6 +23,7 @@ use super::nearest::nearest;
 use super::registry::{Disclosure, Registry, Selection, Tool};
 use crate::broker::Broker;
 use crate::command::CommandError;
+use crate::handlers::{Handlers, TargetHosts};
 
 /// What a call of a tool gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +51,7 @@ pub struct Dispatcher {
     registry: Arc<Registry>,
     selection: Selection,
     broker: Arc<dyn Broker>,
+    handlers: Arc<Handlers>,
     shutdown: CancellationToken,
     gate: Option<Gate>,
     model: Option<Arc<DecisionModel>>,
@@ -66,15 +68,25 @@ impl Dispatcher {
     ) -> Self {
         let is_dynamic = selection.disclosure() == Disclosure::Dynamic;
         let meta = is_dynamic.then(|| disclosure::tools(&registry, false));
+        let hosts = TargetHosts::default();
+        let handlers = Handlers::new(Arc::clone(&broker), hosts, shutdown.clone());
         Self {
             registry,
             selection,
             broker,
+            handlers: Arc::new(handlers),
             shutdown,
             gate: None,
             model: None,
             meta: meta.unwrap_or_default(),
         }
+    }
+
+    /// The same with other handlers: those of the whole process.
+    #[must_use]
+    pub fn with_handlers(mut self, handlers: Arc<Handlers>) -> Self {
+        self.handlers = handlers;
+        self
     }
 
     /// The same with a model that finds toolsets and judges requests.
@@ -222,6 +234,7 @@ impl Dispatcher {
         let mut arguments = arguments::check(&tool.input, given).map_err(ToolError::Arguments)?;
         let call = Call::new(
             Arc::clone(&self.broker),
+            Arc::clone(&self.handlers),
             self.shutdown.clone(),
             caller.clone(),
         );

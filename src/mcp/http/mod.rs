@@ -15,7 +15,9 @@ mod tests;
 
 use std::time::Duration;
 
-pub use authority::{AllowedHost, AllowedOrigin, InvalidEntry, is_loopback};
+use crate::net::AllowedHost;
+
+pub use authority::AllowedOrigin;
 pub use endpoint::{router, token_check, unknown_paths};
 pub use serve::{PATIENCE, ServeOptions, bind, serve};
 
