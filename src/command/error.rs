@@ -3,6 +3,7 @@
 //! The texts that clients match on are the protocol's (tcp protocol, sections 4 to 18; MCP contract,
 //! section 10); the hints are ours. No text carries a path, a host name or a backtrace.
 
+use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -89,7 +90,7 @@ impl ErrorCode {
             Self::InvalidArguments => {
                 "An argument is missing, unknown or out of bounds; nothing was applied."
             }
-            Self::NotFound => "There is no job with that id.",
+            Self::NotFound => "There is no job with that id, or no schedule of that name.",
             Self::WrongState => "The job is not in a state that allows the operation.",
             Self::LockRequired => {
                 "The job was delivered with a lock and the call carried no token."
@@ -107,6 +108,30 @@ impl ErrorCode {
             Self::Cancelled => "The caller withdrew the call.",
             Self::Internal => "A fault of the server; details are in its log.",
         }
+    }
+}
+
+/// What a broker elsewhere answered that is none; `Display` completes `Invalid … returned by the backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyFault {
+    /// A dead letter.
+    DlqEntry,
+    /// An attempt in the history of a dead letter.
+    DlqAttempt,
+    /// The dead letters of a queue in numbers.
+    DlqStats,
+    /// What limits a queue.
+    QueueLimits,
+}
+
+impl fmt::Display for ReplyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DlqEntry => "DLQ entry",
+            Self::DlqAttempt => "DLQ attempt record",
+            Self::DlqStats => "DLQ stats",
+            Self::QueueLimits => "queue limits",
+        })
     }
 }
 
@@ -160,6 +185,9 @@ pub enum CommandError {
         /// Its fault.
         error: ArgumentError,
     },
+    /// A broker elsewhere answered what is no answer to the command.
+    #[error("Invalid {0} returned by the backend")]
+    Reply(ReplyFault),
     /// The broker is shutting down or unreachable.
     #[error("Server is shutting down")]
     ShuttingDown,
@@ -217,7 +245,7 @@ impl CommandError {
             Self::ShuttingDown | Self::Storage(_) | Self::UnsavedFull => {
                 ErrorCode::BackendUnavailable
             }
-            Self::Internal => ErrorCode::Internal,
+            Self::Reply(_) | Self::Internal => ErrorCode::Internal,
         }
     }
 
@@ -231,6 +259,9 @@ impl CommandError {
             | Self::DurationEntry { error, .. } => error.hint(),
             Self::Flow(fault) => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
+            Self::Reply(_) => {
+                "Nothing was changed. Ask the operator whether the backend has a version that this server knows."
+            }
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Storage(_) | Self::UnsavedFull => {
                 "Nothing was changed. Ask get_storage_status what is wrong; once the disk is back, try again."
@@ -371,6 +402,7 @@ mod tests {
                 group: "g".into(),
                 max: 1,
             }),
+            CommandError::Reply(ReplyFault::DlqEntry),
             CommandError::ShuttingDown,
             CommandError::UnsavedFull,
             CommandError::Internal,

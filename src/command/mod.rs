@@ -21,6 +21,6 @@ pub mod webhook;
 
 pub use argument::ArgumentError;
 pub use bounds::{GroupId, QueueName};
-pub use error::{CommandError, ErrorCode};
+pub use error::{CommandError, ErrorCode, ReplyFault};
 pub use flow::{AddFlow, FlowFault};
 pub use operation::*;

@@ -104,7 +104,7 @@ pub use repeat::{Repeat, RepeatTiming};
 pub use report::BACKOFF_MAX;
 pub use rerun::{CompletedSelection, DlqSelection};
 pub use retention::LOG_LINES_MAX;
-pub use schedule::{FieldFault, PATTERN_MAX, Schedule, ScheduleError, check_zone};
+pub use schedule::{FieldFault, PATTERN_MAX, Schedule, ScheduleError, UNKNOWN_ZONE, check_zone};
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
 pub use ties::find_cycle;
 pub use webhook::{

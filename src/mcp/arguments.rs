@@ -168,7 +168,9 @@ impl Checker {
             .get("enum")
             .and_then(Value::as_array)
             .is_none_or(|list| list.iter().any(|listed| listed.as_str() == Some(&text)));
-        if !is_listed || within(schema, "minLength", "maxLength", text.chars().count()).is_none() {
+        let is_within = form == Some(Form::Url)
+            || within(schema, "minLength", "maxLength", text.chars().count()).is_some();
+        if !is_listed || !is_within {
             return self.mismatch(schema, &Value::String(text), path);
         }
         Some(Value::String(text))

@@ -240,7 +240,9 @@ impl Dispatcher {
         );
         if let Some(guard) = &tool.guard {
             let given = confirm::Given::take(&mut arguments);
+            let is_narrow = |narrow| arguments.contains_key(narrow);
             let gate = self.gate.as_ref();
+            let gate = gate.filter(|_| !tool.policy.unless.is_some_and(is_narrow));
             if given.is_dry || gate.is_some() {
                 let target = arguments.get(guard.target).cloned().unwrap_or_default();
                 let looked_up = (guard.impact)(call.clone(), arguments.clone()).await;

@@ -11,11 +11,16 @@ use thiserror::Error;
 use super::arguments::Issue;
 use super::confirm::Unconfirmed;
 use super::decision::Undecided;
-use crate::command::{ArgumentError, CommandError, ErrorCode};
-use crate::engine::{JobId, Refusal};
+use super::view::cut;
+use crate::command::address::Forbidden;
+use crate::command::bounds::CRON_NAME_MAX;
+use crate::command::{ArgumentError, CommandError, ErrorCode, ReplyFault};
+use crate::engine::{JobId, Refusal, ScheduleError, UNKNOWN_ZONE};
 
 /// Faults of one call that are listed; the rest is counted.
 const ISSUES_MAX: usize = 20;
+/// Bytes of a name that an error repeats: no schedule has a longer one.
+const NAME_SHOWN: usize = 4 * CRON_NAME_MAX;
 
 /// Why a tool call failed.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -49,6 +54,12 @@ pub enum ToolError {
         error: CommandError,
         /// What to do next, in at most 160 characters.
         hint: String,
+    },
+    /// There is no such schedule.
+    #[error("Cron not found")]
+    CronNotFound {
+        /// The name that was looked up.
+        name: String,
     },
     /// The tool exists, but this server does not expose its toolset.
     #[error("{tool} is not enabled on this server (toolset {toolset})")]
@@ -101,6 +112,10 @@ pub enum Rule {
     CursorOrOffset,
     /// A cursor continues the listing it came from.
     CursorOfAnotherListing,
+    /// Only a pattern names times of the day.
+    TimezoneNeedsSchedule,
+    /// A zone is one of the database of time zones.
+    UnknownTimezone,
 }
 
 impl Rule {
@@ -112,6 +127,10 @@ impl Rule {
             Self::TokenPerJob => "tokens must have exactly one entry per jobId",
             Self::CursorOrOffset => "cursor and offset cannot be combined",
             Self::CursorOfAnotherListing => "cursor does not belong to this listing",
+            Self::TimezoneNeedsSchedule => {
+                "timezone applies only to a cron pattern: set schedule, or omit timezone"
+            }
+            Self::UnknownTimezone => UNKNOWN_ZONE,
         }
     }
 
@@ -122,6 +141,7 @@ impl Rule {
             Self::ExtendRequiresTtl => "deduplication.extend",
             Self::TokenPerJob => "tokens",
             Self::CursorOrOffset | Self::CursorOfAnotherListing => "cursor",
+            Self::TimezoneNeedsSchedule | Self::UnknownTimezone => "timezone",
         }
     }
 
@@ -135,8 +155,12 @@ impl Rule {
             }
             Self::CursorOrOffset => "Pass nextCursor of the page before as cursor, and no offset.",
             Self::CursorOfAnotherListing => {
-                "Use the nextCursor of the same tool, queue and state, or leave cursor out to start over."
+                "Use the nextCursor of the same tool, queue and filter, or leave cursor out to start over."
             }
+            Self::TimezoneNeedsSchedule => {
+                "An interval is the same in every zone. For a time of the day pass a cron pattern, such as 0 9 * * *."
+            }
+            Self::UnknownTimezone => "Offsets such as +02:00 are none. Leave timezone out for UTC.",
         }
     }
 }
@@ -171,7 +195,7 @@ impl ToolError {
             }
             Self::Command(error) | Self::Hinted { error, .. } => error.code(),
             Self::NotEnabled { .. } | Self::NotLoaded { .. } => ErrorCode::NotLoaded,
-            Self::UnknownTool { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::CronNotFound { .. } => ErrorCode::NotFound,
             Self::Undecided(_) => ErrorCode::BackendUnavailable,
             Self::Unconfirmed(unconfirmed) => unconfirmed.code(),
             Self::Cancelled => ErrorCode::Cancelled,
@@ -191,6 +215,7 @@ impl ToolError {
             Self::Payload { .. } => "A member whose key begins with $ stands for a value JSON lacks; wrap a real one in $object.".into(),
             Self::Command(error) => error.hint().into(),
             Self::Hinted { hint, .. } => hint.into(),
+            Self::CronNotFound { .. } => "bunqueue_list_crons shows the schedules there are; a name is matched exactly.".into(),
             Self::NotEnabled { .. } => "Ask the operator to add the toolset to BUNQUEUE_MCP_TOOLSETS.".into(),
             Self::UnknownTool { nearest, .. } => match nearest {
                 Some(name) => format!("Did you mean {name}?").into(),
@@ -208,6 +233,9 @@ impl ToolError {
     /// The error object that the text of the result holds.
     pub fn body(&self, tool: &str) -> Value {
         let mut body = json!({ "error": self.text(tool), "code": self.code().name() });
+        if let Self::CronNotFound { name } = self {
+            put(&mut body, "name", cut(name, NAME_SHOWN).into());
+        }
         if let Some(hint) = self.hint() {
             put(&mut body, "hint", hint.into());
         }
@@ -366,6 +394,22 @@ pub enum Cause {
     BatchEntry,
     /// Arguments do not fit together.
     Rule(Rule),
+    /// No such schedule.
+    CronNotFound,
+    /// A schedule without any time.
+    CronTiming,
+    /// A cron pattern that is none.
+    CronExpression,
+    /// A webhook that would call where it must not.
+    WebhookHost(Forbidden),
+    /// A webhook that would not speak HTTP.
+    WebhookScheme,
+    /// The URL of a webhook is over its bound.
+    WebhookUrlTooLong,
+    /// The URL of a webhook is none.
+    WebhookUrlInvalid,
+    /// A broker elsewhere answered what is no answer.
+    Reply(ReplyFault),
 }
 
 /// A [`Cause`] in words.
@@ -392,6 +436,23 @@ impl Cause {
             Self::QueueTooLong => CommandError::from(ArgumentError::QueueTooLong).into(),
             Self::QueueInvalid => CommandError::from(ArgumentError::QueueInvalid).into(),
             Self::Rule(rule) => rule.broken(),
+            Self::CronNotFound => ToolError::CronNotFound {
+                name: "<name>".into(),
+            },
+            Self::CronTiming => CommandError::from(ArgumentError::CronTiming).into(),
+            Self::WebhookHost(host) => CommandError::from(ArgumentError::WebhookHost(host)).into(),
+            Self::WebhookScheme => CommandError::from(ArgumentError::WebhookScheme).into(),
+            Self::WebhookUrlTooLong => CommandError::from(ArgumentError::WebhookUrlTooLong).into(),
+            Self::WebhookUrlInvalid => CommandError::from(ArgumentError::WebhookUrlInvalid).into(),
+            Self::Reply(fault) => CommandError::Reply(fault).into(),
+            Self::CronExpression => {
+                let fault = ArgumentError::CronExpression(ScheduleError::Never);
+                return CauseText {
+                    text: "Invalid cron expression: <parser message>".into(),
+                    code: ErrorCode::InvalidArguments,
+                    hint: fault.hint().into(),
+                };
+            }
             Self::BatchEntry => {
                 return CauseText {
                     text: "jobs[<i>]: <reason>".into(),

@@ -31,6 +31,8 @@ pub enum Form {
     Millis,
     /// Any JSON value, whatever the type says.
     Any,
+    /// A URL; its length is judged with its other rules.
+    Url,
 }
 
 impl Form {
@@ -41,13 +43,14 @@ impl Form {
             Self::Id => "id",
             Self::Millis => "millis",
             Self::Any => "any",
+            Self::Url => "url",
         }
     }
 
     /// The form of a schema.
     pub fn of(schema: &Value) -> Option<Self> {
         let name = schema.get(FORM)?.as_str()?;
-        [Self::Queue, Self::Id, Self::Millis, Self::Any]
+        [Self::Queue, Self::Id, Self::Millis, Self::Any, Self::Url]
             .into_iter()
             .find(|form| form.name() == name)
     }

@@ -239,8 +239,13 @@ fn check(declared: &Declared, section: Option<&prose::Section>, problems: &mut V
         let required = declared.input.get("required").and_then(Value::as_array);
         required.is_some_and(|required| required.iter().any(|name| name == target))
     };
+    let is_argument = |name| {
+        let arguments = declared.input.get("properties");
+        arguments.is_some_and(|arguments| arguments.get(name).is_some())
+    };
     if declared.impact.is_some() != declared.policy.confirm.is_some()
         || !declared.policy.confirm.is_none_or(is_target)
+        || !declared.policy.unless.is_none_or(is_argument)
     {
         problems.push(Problem::Guard(name));
     }

@@ -26,6 +26,8 @@ pub struct Policy {
     pub open_world: bool,
     /// The argument that names what is destroyed, for a tool whose call can be previewed and confirmed.
     pub confirm: Option<&'static str>,
+    /// The argument that narrows such a call so far that it needs no consent.
+    pub unless: Option<&'static str>,
 }
 
 impl Policy {
@@ -36,6 +38,7 @@ impl Policy {
         idempotent: true,
         open_world: false,
         confirm: None,
+        unless: None,
     };
     /// Changes something.
     pub const WRITE: Self = Self {
@@ -44,6 +47,7 @@ impl Policy {
         idempotent: false,
         open_world: false,
         confirm: None,
+        unless: None,
     };
     /// Destroys something.
     pub const DESTROY: Self = Self {
@@ -52,6 +56,7 @@ impl Policy {
         idempotent: false,
         open_world: false,
         confirm: None,
+        unless: None,
     };
 
     /// The same, and a repeated call changes nothing more.
@@ -61,10 +66,24 @@ impl Policy {
         self
     }
 
+    /// The same, and it reaches beyond the broker.
+    #[must_use]
+    pub const fn open_world(mut self) -> Self {
+        self.open_world = true;
+        self
+    }
+
     /// The same, and the argument `target` names what is destroyed.
     #[must_use]
     pub const fn confirm(mut self, target: &'static str) -> Self {
         self.confirm = Some(target);
+        self
+    }
+
+    /// The same, and a call with the argument `narrow` needs no consent.
+    #[must_use]
+    pub const fn unless(mut self, narrow: &'static str) -> Self {
+        self.unless = Some(narrow);
         self
     }
 

@@ -45,6 +45,7 @@ fn names_titles_hints_and_toolsets_are_those_of_the_inventory() {
             "idempotent": policy.idempotent,
             "openWorld": policy.open_world,
             "confirmTarget": policy.confirm,
+            "confirmUnless": policy.unless,
         });
         for (key, value) in ours.as_object().unwrap() {
             assert_eq!(&entry[key], value, "{key} of {}", tool.name);
@@ -189,7 +190,20 @@ fn errors_are_those_of_the_inventory() {
 fn toolsets_stand_in_the_order_of_the_list() {
     let registry = registry();
     let order: Vec<_> = registry.toolsets().map(|toolset| toolset.id).collect();
-    assert_eq!(order, ["jobs", "queues", "processing", "job-control"]);
+    assert_eq!(
+        order,
+        [
+            "jobs",
+            "queues",
+            "dlq",
+            "processing",
+            "job-control",
+            "cron",
+            "limits",
+            "workers",
+            "webhooks",
+        ]
+    );
     let tools: Vec<_> = registry.tools().map(|tool| tool.toolset).collect();
     assert!(
         tools.is_sorted_by_key(|toolset| order.iter().position(|id| id == toolset)),

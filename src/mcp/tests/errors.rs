@@ -1,12 +1,16 @@
 //! Every error of the contract's section 12, as an agent reads it: exact text, code, hint.
 
+mod around;
+
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{dispatcher, failure, registry, success};
 use crate::mcp::dispatch::Dispatcher;
 use crate::mcp::example;
+use crate::mcp::registry::Registry;
 
 struct Case {
     tool: &'static str,
@@ -336,9 +340,32 @@ fn state_of(dispatcher: &Dispatcher) -> String {
             json!({ "queue": queue }),
         )
         .to_string();
-        state += &success(dispatcher, "bunqueue_is_paused", json!({ "queue": queue })).to_string();
+        for tool in [
+            "bunqueue_is_paused",
+            "bunqueue_get_queue_limits",
+            "bunqueue_get_dlq",
+        ] {
+            state += &success(dispatcher, tool, json!({ "queue": queue })).to_string();
+        }
     }
-    state + &success(dispatcher, "bunqueue_list_queues", json!({})).to_string()
+    for tool in ["queues", "crons", "workers", "webhooks"] {
+        state += &success(dispatcher, &format!("bunqueue_list_{tool}"), json!({})).to_string();
+    }
+    state
+}
+
+/// The hint of an error is short and names no tool that does not exist.
+fn assert_helps(registry: &Registry, body: &Value) {
+    let hint = body["hint"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{body} has no hint"));
+    assert!((1..=160).contains(&hint.chars().count()), "{hint}");
+    for word in hint.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_') {
+        assert!(
+            !word.starts_with("bunqueue_") || registry.tool(word).is_some(),
+            "{hint}"
+        );
+    }
 }
 
 #[test]
@@ -347,7 +374,13 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
     let dispatcher = dispatcher(example::world());
     let before = state_of(&dispatcher);
     let mut seen: HashSet<(&str, String)> = HashSet::new();
-    let cases = [queue_cases(), argument_cases(), size_cases(), job_cases()];
+    let cases = [
+        queue_cases(),
+        argument_cases(),
+        size_cases(),
+        job_cases(),
+        around::cases(),
+    ];
     for Case {
         tool,
         arguments,
@@ -359,15 +392,9 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
         let body = failure(&dispatcher, tool, arguments);
         assert_eq!(body["error"], error, "{tool}");
         assert_eq!(body["code"], code, "{tool}: {error}");
-        let hint = body["hint"]
-            .as_str()
-            .unwrap_or_else(|| panic!("{tool}: {body} has no hint"));
-        assert!((1..=160).contains(&hint.chars().count()), "{hint}");
-        for word in hint.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_') {
-            assert!(
-                !word.starts_with("bunqueue_") || registry.tool(word).is_some(),
-                "{hint}"
-            );
+        // What is introduced by the name of its tool is told by its issues.
+        if !error.starts_with("Invalid arguments for") {
+            assert_helps(&registry, &body);
         }
         if let Some(path) = path {
             let issues = body["issues"].as_array().unwrap();
@@ -378,6 +405,16 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
             );
         }
         assert_eq!(state_of(&dispatcher), before, "{tool}: {error}");
+        seen.insert((tool, error.to_owned()));
+    }
+    for (fault, tool, error) in around::replies() {
+        let dispatcher = super::dispatcher(Arc::new(around::Elsewhere::new(fault)));
+        let body = failure(&dispatcher, tool, json!({ "queue": "email" }));
+        assert_eq!(
+            (&body["error"], &body["code"]),
+            (&json!(error), &json!("internal"))
+        );
+        assert_helps(&registry, &body);
         seen.insert((tool, error.to_owned()));
     }
     // No documented error is without its case.
@@ -524,6 +561,20 @@ fn a_success_that_changed_nothing_says_why() {
                 "{tool} {job}"
             );
         }
+    }
+    for (tool, arguments) in [
+        ("bunqueue_delete_cron", json!({ "name": "nope" })),
+        ("bunqueue_unregister_worker", json!({ "workerId": "nope" })),
+        ("bunqueue_worker_heartbeat", json!({ "workerId": "nope" })),
+        ("bunqueue_remove_webhook", json!({ "id": "nope" })),
+        (
+            "bunqueue_set_webhook_enabled",
+            json!({ "id": "nope", "enabled": true }),
+        ),
+    ] {
+        let answer = success(&dispatcher, tool, arguments);
+        let expected = (&json!(false), &json!("not_found"));
+        assert_eq!((&answer["success"], &answer["reason"]), expected, "{tool}");
     }
     assert_eq!(state_of(&dispatcher), before);
 }

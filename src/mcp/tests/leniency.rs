@@ -107,6 +107,10 @@ fn hard_a1_text_that_is_no_such_value_names_the_parameter_and_what_it_takes() {
         let plain = samples(&tool.input);
         for (name, member) in tool.input["properties"].as_object().unwrap() {
             let wrong: &[Value] = match member["type"].as_str().unwrap() {
+                // An id that is only looked up has no shortest length.
+                "string" if Form::of(member) == Some(Form::Id) && member["minLength"].is_null() => {
+                    &[json!(1.5), json!(true), json!({})]
+                }
                 "string" if Form::of(member) == Some(Form::Id) => {
                     &[json!(1.5), json!(true), json!({}), json!("")]
                 }
@@ -367,6 +371,21 @@ fn hard_a4_a_refused_call_changes_nothing() {
             "bunqueue_clear_job_logs",
             json!({ "jobId": "bounce-1", "keep": 1 }),
             "keepLogs",
+        ),
+        (
+            "bunqueue_retry_dlq",
+            json!({ "queue": "email", "jobid": "bounce-1" }),
+            "jobId",
+        ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "email", "dryrun": true }),
+            "dryRun",
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "email", "jobIds": "invite-1" }),
+            "jobId",
         ),
     ] {
         let body = failure(&dispatcher, tool, arguments);

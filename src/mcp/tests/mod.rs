@@ -1,5 +1,6 @@
 //! Tests over all tools at once: the contract with agents, leniency, errors, examples.
 
+mod around;
 mod confirmation;
 mod contract;
 mod disclosure;

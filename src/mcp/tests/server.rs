@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHal
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::registry;
 use super::validator::assert_fits;
 use crate::broker::{Broker, LocalBroker};
 use crate::engine::Config;
@@ -124,7 +125,7 @@ async fn the_server_says_who_it_is_and_only_what_it_can() {
         "embedded",
         "memory only",
         "lost",
-        "jobs, queues, processing, job-control",
+        "jobs, queues, dlq, processing, job-control, cron, limits, workers, webhooks",
         "bunqueue_list_jobs_page",
         "bunqueue_observe_job",
     ] {
@@ -168,7 +169,7 @@ async fn the_list_holds_every_tool_on_one_page() {
         let listed = client.request("tools/list", params).await;
         assert_eq!(
             listed["result"]["tools"].as_array().unwrap().len(),
-            40,
+            registry().tools().count(),
             "{listed}"
         );
         assert_eq!(listed["result"].get("nextCursor"), None);
@@ -181,7 +182,7 @@ async fn the_list_holds_every_tool_on_one_page() {
             .as_array()
             .unwrap()
             .len(),
-        40
+        registry().tools().count()
     );
     for cursor in ["0", "100", "x", "-1", ""] {
         let refused = client
@@ -361,7 +362,7 @@ fn a_setting_that_selects_nothing_is_refused() {
     let text = |name, list| registry.select(Some((name, list))).unwrap_err().to_string();
     assert_eq!(
         text("BUNQUEUE_MCP_TOOLSETS", "jobs,dlqq,x"),
-        "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, dynamic, jobs, queues, processing, job-control"
+        "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, dynamic, jobs, queues, dlq, processing, job-control, cron, limits, workers, webhooks"
     );
     assert_eq!(text("--toolsets", " , "), "--toolsets lists no toolset");
     for all in [None, Some(""), Some("  "), Some("ALL"), Some("jobs,all")] {
@@ -507,7 +508,8 @@ async fn the_stateless_revision_lists_and_calls_without_a_handshake() {
         "{found}"
     );
     let listed = client.request("tools/list", json!({ "_meta": meta })).await;
-    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 40);
+    let tools = listed["result"]["tools"].as_array().unwrap().len();
+    assert_eq!(tools, registry().tools().count());
     assert!(
         listed["result"].get("ttlMs").is_some() && listed["result"].get("cacheScope").is_some()
     );

@@ -531,6 +531,30 @@ fn hard_a4_a_misspelt_narrowing_argument_destroys_nothing() {
             "bunqueue_obliterate_queue",
             json!({ "queue": "q", "state": "failed" }),
         ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "q", "jobId": "failed" }),
+        ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "q", "reason": "stalled" }),
+        ),
+        (
+            "bunqueue_retry_dlq",
+            json!({ "queue": "q", "jobid": "failed" }),
+        ),
+        (
+            "bunqueue_retry_dlq",
+            json!({ "queue": "q", "reason": "stalled" }),
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "q", "jobIds": ["completed"] }),
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "q", "limit": 1 }),
+        ),
     ] {
         let error = agent.refused(tool, &arguments);
         assert_eq!(error["code"], "invalid_arguments", "{tool} {arguments}");
@@ -540,12 +564,16 @@ fn hard_a4_a_misspelt_narrowing_argument_destroys_nothing() {
 
 #[test]
 fn hard_a4_only_guarded_tools_know_confirm_and_dry_run() {
-    const GUARDED: [&str; 5] = [
+    const GUARDED: [&str; 9] = [
         "bunqueue_clear_job_logs",
         "bunqueue_cancel_job",
         "bunqueue_drain_queue",
         "bunqueue_clean_queue",
         "bunqueue_obliterate_queue",
+        "bunqueue_purge_dlq",
+        "bunqueue_retry_completed",
+        "bunqueue_delete_cron",
+        "bunqueue_remove_webhook",
     ];
     let mut bench = Bench::new();
     for case in all() {

@@ -3,6 +3,8 @@
 //! The argument tests vary these calls and compare results and effects. Each call has a world of its own: a queue, a
 //! job and a key whose names hold a number that occurs nowhere else, so that many worlds live in one process.
 
+mod around;
+
 use serde_json::{Value, json};
 
 use super::stdio::{Agent, Outcome};
@@ -72,6 +74,24 @@ impl<'a> World<'a> {
         json!({ "queue": self.queue })
     }
 
+    fn key(&self) -> String {
+        format!("{}-key", self.name)
+    }
+
+    /// A schedule that does not run while the tests do.
+    fn cron(&self) -> Value {
+        json!({ "name": format!("{}-cron", self.name), "queue": self.queue, "data": { "k": "5" }, "schedule": "0 0 29 2 *" })
+    }
+
+    /// Those items of a listing of everything that are of this queue.
+    fn own(&mut self, tool: &str, list: &str) -> Value {
+        let mut listed = self.agent.ok(tool, &json!({}));
+        let items = listed[list].as_array_mut().unwrap();
+        let queue = json!(self.queue);
+        items.retain(|item| item["queue"] == queue || item["queues"] == json!([queue]));
+        self.plain(listed[list].take())
+    }
+
     /// The outcome of a call, the names of this world replaced.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> (bool, Value) {
         let Outcome {
@@ -84,16 +104,23 @@ impl<'a> World<'a> {
     pub fn look(&mut self) -> Vec<Value> {
         let job = self.job_argument();
         let queue = self.queue_argument();
-        [
+        let mut seen = vec![
+            self.own("bunqueue_list_crons", "crons"),
+            self.own("bunqueue_list_workers", "workers"),
+            self.own("bunqueue_list_webhooks", "webhooks"),
+        ];
+        let own = [
             ("bunqueue_get_job", &job),
             ("bunqueue_get_progress", &job),
             ("bunqueue_get_job_logs", &job),
             ("bunqueue_get_job_result", &job),
             ("bunqueue_get_job_counts", &queue),
             ("bunqueue_is_paused", &queue),
-        ]
-        .map(|(tool, arguments)| self.call(tool, arguments).1)
-        .to_vec()
+            ("bunqueue_get_queue_limits", &queue),
+            ("bunqueue_get_dlq_stats", &queue),
+        ];
+        seen.extend(own.map(|(tool, arguments)| self.call(tool, arguments).1));
+        seen
     }
 
     /// A value without what differs from world to world: its number, times, tokens and ids that the server makes.
@@ -109,7 +136,8 @@ impl<'a> World<'a> {
                 .into_iter()
                 .map(|(key, value)| {
                     let value = match key.as_str() {
-                        "token" | "timestamp" | "waitedMs" => json!("<own>"),
+                        "token" | "timestamp" | "waitedMs" | "lastHeartbeat" => json!("<own>"),
+                        "attempts" if value.is_array() => json!(value.as_array().map(Vec::len)),
                         _ => self.plain(value),
                     };
                     (key.replace(&self.name, "world"), value)
@@ -140,7 +168,7 @@ fn job_options(world: &World) -> Value {
         "timeout": 50_000,
         "jobId": world.job,
         "deduplication": {
-            "id": format!("{}-key", world.name), "ttl": 60_000, "extend": true, "replace": false,
+            "id": world.key(), "ttl": 60_000, "extend": true, "replace": false,
         },
         "removeOnComplete": true,
         "removeOnFail": true,
@@ -470,4 +498,9 @@ pub fn all() -> impl Iterator<Item = Case> {
         .chain(JOB_CONTROL)
         .chain(PROCESSING)
         .chain(QUEUES)
+        .chain(around::DLQ)
+        .chain(around::CRON)
+        .chain(around::LIMITS)
+        .chain(around::WORKERS)
+        .chain(around::WEBHOOKS)
 }
