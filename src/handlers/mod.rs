@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,6 +48,8 @@ pub struct Handlers {
     running: Mutex<BTreeMap<Arc<str>, Running>>,
     /// Workers that have not ended yet, those that were replaced included.
     workers: TaskTracker,
+    /// Where they run; without one handlers are known and do nothing.
+    runtime: Option<Handle>,
     shutdown: CancellationToken,
 }
 
@@ -67,7 +70,8 @@ struct Running {
 }
 
 impl Handlers {
-    /// None yet; those to come work on `broker` until `shutdown` fires, and call only `hosts`.
+    /// None yet; those to come work on `broker` until `shutdown` fires, and call only `hosts`. Made outside of a Tokio
+    /// runtime, they do nothing: so the examples of the documentation call nobody.
     pub fn new(broker: Arc<dyn Broker>, hosts: TargetHosts, shutdown: CancellationToken) -> Self {
         let (failures, _) = broadcast::channel(FAILURES_KEPT);
         Self {
@@ -79,6 +83,7 @@ impl Handlers {
             }),
             running: Mutex::default(),
             workers: TaskTracker::new(),
+            runtime: Handle::try_current().ok(),
             shutdown,
         }
     }
@@ -97,15 +102,19 @@ impl Handlers {
             ended: ended.clone(),
         };
         let before = self.running.lock().insert(queue.shared(), new);
-        let (shared, queue, work) = (Arc::clone(&self.shared), queue.clone(), target.clone());
-        self.workers.spawn(async move {
+        let (shared, queue, called) = (Arc::clone(&self.shared), queue.clone(), target.clone());
+        let Some(runtime) = &self.runtime else {
+            return Ok(target);
+        };
+        let work = async move {
             let _ended = ended.drop_guard();
             if let Some(before) = before {
                 before.stop.cancel();
                 before.ended.cancelled().await;
             }
-            worker::run(&shared, &queue, &work, &stop).await;
-        });
+            worker::run(&shared, &queue, &called, &stop).await;
+        };
+        self.workers.spawn_on(work, runtime);
         Ok(target)
     }
 

@@ -163,9 +163,8 @@ fn the_list_stays_within_its_budget() {
         whole += sum;
     }
     println!("{whole:6} core, {all} whole list");
-    // The share of these tools in 28,000 and 60,000 bytes for all 79.
-    assert!(whole <= 22_700, "the tools cost {whole} bytes");
-    assert!(all <= 48_000, "the list has {all} bytes");
+    assert!(whole <= 28_000, "the tools cost {whole} bytes");
+    assert!(all <= 60_000, "the list has {all} bytes");
 }
 
 #[test]

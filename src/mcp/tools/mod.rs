@@ -4,6 +4,7 @@
 mod add;
 mod cron;
 mod dlq;
+mod handlers;
 mod job_control;
 mod jobs;
 mod limits;

@@ -1,4 +1,4 @@
-//! Toolset `workers`: the registry of workers. Prose: `toolsets/workers.md`.
+//! Toolset `workers`: the registry of workers. Prose: `toolsets/workers.md`. Workers that call a URL are in `handlers.rs`.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::handlers::{list_handlers, register_handler, unregister_handler};
 use super::{Found, LeftOut, Nothing, put};
 use crate::command::{ListWorkers, RegisterWorker as RegisterWorkerCommand};
 use crate::command::{UnregisterWorker, WorkerHeartbeat};
@@ -45,6 +46,24 @@ pub(super) fn toolset() -> Toolset {
             "List workers",
             Policy::READ,
             list_workers,
+        )
+        .tool(
+            "bunqueue_register_handler",
+            "Register HTTP handler",
+            Policy::WRITE.open_world(),
+            register_handler,
+        )
+        .tool(
+            "bunqueue_unregister_handler",
+            "Remove HTTP handler",
+            Policy::WRITE.idempotent(),
+            unregister_handler,
+        )
+        .tool(
+            "bunqueue_list_handlers",
+            "List HTTP handlers",
+            Policy::READ,
+            list_handlers,
         )
 }
 
