@@ -359,6 +359,7 @@ fn agent_causes() -> Vec<ToolError> {
         Rule::CursorOfAnotherListing,
     ];
     let mut causes: Vec<_> = rules.into_iter().map(Rule::broken).collect();
+    causes.push(ToolError::FlowNotFound { hint: None });
     causes.push(ToolError::NotEnabled {
         tool: "<tool>",
         toolset: "<toolset>",

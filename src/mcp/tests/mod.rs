@@ -5,8 +5,10 @@ mod contract;
 mod disclosure;
 mod errors;
 mod examples;
+mod flows;
 mod leniency;
 mod listings;
+mod monitoring;
 mod results;
 mod schemas;
 mod server;
@@ -56,7 +58,7 @@ fn call(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Answer {
 
 fn success(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Value {
     match call(dispatcher, tool, arguments) {
-        Answer::Success(value) => value,
+        Answer::Success(value) | Answer::Text(_, value) => value,
         other => panic!("{tool}: {other:?}"),
     }
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::bounds::{ATTEMPTS_DEFAULT, JOB_NAME_MAX};
 use crate::command::draft::JobDraft;
-use crate::command::given::Number;
 use crate::command::{Add, AddMany, CommandError};
 use crate::engine::{AddOutcome, NewJob};
 use crate::mcp::call::Call;
@@ -17,7 +16,7 @@ use crate::mcp::schema::BRIEF;
 use crate::mcp::view::stored;
 
 /// Attempts at most.
-const ATTEMPTS_MAX: i64 = 1_000;
+pub(super) const ATTEMPTS_MAX: i64 = 1_000;
 /// The greatest priority, and the least below zero.
 pub(super) const PRIORITY_MAX: i64 = 1_000_000;
 
@@ -89,17 +88,14 @@ impl JobArguments {
                 item,
             });
         }
-        let whole = |number: Option<i64>| {
-            number.map_or(Number::Absent, |number| Number::Value(number as f64))
-        };
         let draft = JobDraft {
             name: Some(&self.name),
             data: Some(data.bytes()),
             custom_id: self.job_id.as_ref().map(|id| id.0.as_str()),
-            priority: whole(self.priority.map(|priority| priority.0)),
+            priority: Whole::draft(self.priority),
             delay: Ms::draft(self.delay),
             timeout: Ms::draft(self.timeout),
-            max_attempts: whole(self.attempts.map(|attempts| attempts.0)),
+            max_attempts: Whole::draft(self.attempts),
             backoff: Backoff::draft(self.backoff),
             stall_timeout: Ms::draft(self.stall_timeout),
             unique_key: dedup.map(|dedup| dedup.id.0.as_str()),

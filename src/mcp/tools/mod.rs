@@ -2,9 +2,13 @@
 //! command and shape its reply.
 
 mod add;
+mod capabilities;
+mod diagnosis;
+mod flows;
 mod job_control;
 mod jobs;
 mod listing;
+mod monitoring;
 mod processing;
 mod queues;
 mod watch;
@@ -16,7 +20,7 @@ use serde_json::{Map, Value};
 use super::call::Call;
 use super::error::ToolError;
 use super::nearest::similar;
-use super::parameter::Id;
+use super::parameter::{Id, Queue};
 use super::registry::Toolset;
 use crate::command::{GetJob, ListQueues};
 use crate::engine::Change;
@@ -26,14 +30,22 @@ pub(super) fn toolsets() -> Vec<Toolset> {
     vec![
         jobs::toolset(),
         queues::toolset(),
+        monitoring::toolset(),
         processing::toolset(),
         job_control::toolset(),
+        flows::toolset(),
     ]
 }
 
 /// A tool that takes nothing.
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
+
+/// A tool that takes a queue and nothing else.
+#[derive(Deserialize, JsonSchema)]
+struct OneQueue {
+    queue: Queue,
+}
 
 /// A tool that takes a job and nothing else.
 #[derive(Deserialize, JsonSchema)]

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Nothing;
 use super::listing::{get_jobs, list_jobs_page};
+use super::{Nothing, OneQueue};
 use crate::command::bounds::CLEAN_DEFAULT;
 use crate::command::{
     Clean, Drain, GetCounts, GetCountsPerPriority, IsPaused, ListQueues, Obliterate, Pause, Resume,
@@ -94,12 +94,6 @@ pub(super) fn toolset() -> Toolset {
         )
 }
 
-/// A tool that takes a queue and nothing else.
-#[derive(Deserialize, JsonSchema)]
-struct OneQueue {
-    queue: Queue,
-}
-
 #[derive(Serialize, JsonSchema)]
 struct QueueNames {
     /// In order of first use
@@ -147,13 +141,16 @@ async fn count_jobs(call: Call, arguments: OneQueue) -> Result<JobCount, ToolErr
 }
 
 #[derive(Serialize, JsonSchema)]
-struct QueueCounts {
+pub(super) struct QueueCounts {
     queue: String,
     #[serde(flatten)]
     counts: CountsView,
 }
 
-async fn get_job_counts(call: Call, arguments: OneQueue) -> Result<QueueCounts, ToolError> {
+pub(super) async fn get_job_counts(
+    call: Call,
+    arguments: OneQueue,
+) -> Result<QueueCounts, ToolError> {
     let counts = call
         .run(GetCounts {
             queue: arguments.queue.name(),

@@ -34,7 +34,7 @@ fn both_transports_list_the_same_tools() {
     let mut agent = super::stdio::Agent::start();
     let over_stdio = agent.result("tools/list", &json!({}))["tools"].take();
     assert_eq!(over_http, over_stdio);
-    assert_eq!(over_http.as_array().map(Vec::len), Some(40));
+    assert_eq!(over_http.as_array().map(Vec::len), Some(54));
 }
 
 #[test]
