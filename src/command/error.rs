@@ -177,10 +177,18 @@ pub enum CommandError {
     /// A flow does not fit together; nothing of it was applied.
     #[error("{0}")]
     Flow(FlowFault),
+    /// A job of a flow does not fit into it; nothing of the flow was applied.
+    #[error("{fault}")]
+    FlowAt {
+        /// Where in the flow; empty for a root without a name.
+        path: String,
+        /// What does not fit.
+        fault: FlowFault,
+    },
     /// A job of a flow does not fit; nothing of the flow was applied.
-    #[error("{path}: {error}")]
+    #[error("{}{error}", introduced(.path))]
     FlowNode {
-        /// Where in the flow.
+        /// Where in the flow; empty for a root without a name.
         path: String,
         /// Its fault.
         error: ArgumentError,
@@ -201,6 +209,15 @@ pub enum CommandError {
     /// A fault of ours.
     #[error("Internal server error")]
     Internal,
+}
+
+/// What stands before the fault of a job: where it is.
+fn introduced(path: &str) -> String {
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path}: ")
+    }
 }
 
 impl CommandError {
@@ -234,12 +251,17 @@ impl CommandError {
                     | ArgumentError::SizeLimit(_),
                 ..
             }
-            | Self::Flow(FlowFault::DataTooLarge) => ErrorCode::TooLarge,
+            | Self::Flow(FlowFault::DataTooLarge)
+            | Self::FlowAt {
+                fault: FlowFault::DataTooLarge,
+                ..
+            } => ErrorCode::TooLarge,
             Self::Argument(_)
             | Self::BatchEntry { .. }
             | Self::DurationEntry { .. }
             | Self::JobOption { .. }
             | Self::FlowNode { .. }
+            | Self::FlowAt { .. }
             | Self::Flow(_) => ErrorCode::InvalidArguments,
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
             Self::ShuttingDown | Self::Storage(_) | Self::UnsavedFull => {
@@ -257,7 +279,7 @@ impl CommandError {
             | Self::FlowNode { error, .. }
             | Self::JobOption { error }
             | Self::DurationEntry { error, .. } => error.hint(),
-            Self::Flow(fault) => fault.hint(),
+            Self::Flow(fault) | Self::FlowAt { fault, .. } => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
             Self::Reply(_) => {
                 "Nothing was changed. Ask the operator whether the backend has a version that this server knows."

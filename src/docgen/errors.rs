@@ -371,6 +371,7 @@ fn agent_causes() -> Vec<ToolError> {
     causes.push(ToolError::CronNotFound {
         name: String::new(),
     });
+    causes.push(ToolError::FlowNotFound { hint: None });
     causes.push(ToolError::NotEnabled {
         tool: "<tool>",
         toolset: "<toolset>",

@@ -75,9 +75,9 @@ pub use delivery::PULL_BYTES_MAX;
 pub use dependency::TOLD_ERROR_MAX;
 pub use event::{Event, EventKind, EventType, EventTypes, StallDetail, WorkerLoad};
 pub use figures::{
-    COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
-    MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
-    StorageStatus, StorageUsage, Throughput, Timed, Totalled, Totals,
+    COMPACTION_PERIOD, Durability, HEALTH_JOBS_MAX, Histogram, JobPreviews, LATENCY_BOUNDS,
+    Latency, MemoryStats, MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics,
+    QueueSummary, Stats, StorageStatus, StorageUsage, Throughput, Timed, Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken, StoredId};

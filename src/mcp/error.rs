@@ -14,7 +14,7 @@ use super::decision::Undecided;
 use super::view::cut;
 use crate::command::address::Forbidden;
 use crate::command::bounds::CRON_NAME_MAX;
-use crate::command::{ArgumentError, CommandError, ErrorCode, ReplyFault};
+use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault, ReplyFault};
 use crate::engine::{JobId, Refusal, ScheduleError, UNKNOWN_ZONE};
 
 /// Faults of one call that are listed; the rest is counted.
@@ -60,6 +60,12 @@ pub enum ToolError {
     CronNotFound {
         /// The name that was looked up.
         name: String,
+    },
+    /// There is no such job in that queue, so no tree below it.
+    #[error("Flow not found")]
+    FlowNotFound {
+        /// What is known of the job, in at most 160 characters.
+        hint: Option<String>,
     },
     /// The tool exists, but this server does not expose its toolset.
     #[error("{tool} is not enabled on this server (toolset {toolset})")]
@@ -195,7 +201,9 @@ impl ToolError {
             }
             Self::Command(error) | Self::Hinted { error, .. } => error.code(),
             Self::NotEnabled { .. } | Self::NotLoaded { .. } => ErrorCode::NotLoaded,
-            Self::UnknownTool { .. } | Self::CronNotFound { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::CronNotFound { .. } | Self::FlowNotFound { .. } => {
+                ErrorCode::NotFound
+            }
             Self::Undecided(_) => ErrorCode::BackendUnavailable,
             Self::Unconfirmed(unconfirmed) => unconfirmed.code(),
             Self::Cancelled => ErrorCode::Cancelled,
@@ -207,8 +215,7 @@ impl ToolError {
     pub fn hint(&self) -> Option<Cow<'_, str>> {
         Some(match self {
             Self::Arguments(issues) => match issues.as_slice() {
-                // The one fault that has a text of its own is about a queue name.
-                [issue] if issue.is_whole => ArgumentError::QueueInvalid.hint().into(),
+                [issue] => issue.hint?.into(),
                 _ => return None,
             },
             Self::Rule { rule, .. } => rule.hint().into(),
@@ -216,6 +223,8 @@ impl ToolError {
             Self::Command(error) => error.hint().into(),
             Self::Hinted { hint, .. } => hint.into(),
             Self::CronNotFound { .. } => "bunqueue_list_crons shows the schedules there are; a name is matched exactly.".into(),
+            Self::FlowNotFound { hint: Some(hint) } => hint.into(),
+            Self::FlowNotFound { hint: None } => "There is no such job: check the id. Finished jobs are deleted some time after their end.".into(),
             Self::NotEnabled { .. } => "Ask the operator to add the toolset to BUNQUEUE_MCP_TOOLSETS.".into(),
             Self::UnknownTool { nearest, .. } => match nearest {
                 Some(name) => format!("Did you mean {name}?").into(),
@@ -255,7 +264,7 @@ impl ToolError {
     fn text(&self, tool: &str) -> String {
         match self {
             Self::Arguments(issues) => match issues.as_slice() {
-                [issue] if issue.is_whole => issue.message.clone(),
+                [issue] if issue.hint.is_some() => issue.message.clone(),
                 _ => format!("Invalid arguments for {tool}: {self}"),
             },
             Self::Payload { .. } => format!("Invalid arguments for {tool}: {self}"),
@@ -291,8 +300,37 @@ impl ToolError {
                     &error.to_string(),
                 )]
             }
+            Self::Command(CommandError::FlowNode { path, error })
+                if self.code() == ErrorCode::InvalidArguments =>
+            {
+                vec![issue(&below(path, argument(error)), &error.to_string())]
+            }
+            Self::Command(CommandError::FlowAt { path, fault })
+                if self.code() == ErrorCode::InvalidArguments =>
+            {
+                vec![issue(
+                    &below(path, flow_argument(fault)),
+                    &fault.to_string(),
+                )]
+            }
             _ => Vec::new(),
         }
+    }
+}
+
+/// The path of a member; either may be empty.
+fn below(path: &str, member: &str) -> String {
+    let parts = [path, member].into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// The member of a job in a flow that a fault speaks of; empty when it is the job itself.
+const fn flow_argument(fault: &FlowFault) -> &'static str {
+    match fault {
+        FlowFault::JobId | FlowFault::DuplicateId(_) => "opts.jobId",
+        FlowFault::Queue(_) => "queueName",
+        FlowFault::ReservedKey(_) | FlowFault::DataNotObject | FlowFault::DataTooLarge => "data",
+        _ => "",
     }
 }
 
@@ -392,6 +430,20 @@ pub enum Cause {
     QueueInvalid,
     /// One job of several has a fault.
     BatchEntry,
+    /// An id of a flow's job is empty or has a colon.
+    FlowJobId,
+    /// An id occurs twice in a flow.
+    FlowDuplicateId,
+    /// A queue of a flow has a name that none may have.
+    FlowQueue,
+    /// A flow has too many levels.
+    FlowTooDeep,
+    /// A flow has too many jobs.
+    FlowTooManyJobs,
+    /// Data of a flow's job has a key that belongs to the queue.
+    FlowReservedKey,
+    /// No such job in that queue.
+    FlowNotFound,
     /// Arguments do not fit together.
     Rule(Rule),
     /// No such schedule.
@@ -453,6 +505,17 @@ impl Cause {
                     hint: fault.hint().into(),
                 };
             }
+            Self::FlowJobId => CommandError::from(FlowFault::JobId).into(),
+            Self::FlowDuplicateId => {
+                CommandError::from(FlowFault::DuplicateId("<id>".into())).into()
+            }
+            Self::FlowQueue => CommandError::from(FlowFault::Queue("<name>".into())).into(),
+            Self::FlowTooDeep => CommandError::from(FlowFault::TooDeep).into(),
+            Self::FlowTooManyJobs => CommandError::from(FlowFault::TooManyJobs).into(),
+            Self::FlowReservedKey => {
+                CommandError::from(FlowFault::ReservedKey("<key>".into())).into()
+            }
+            Self::FlowNotFound => ToolError::FlowNotFound { hint: None },
             Self::BatchEntry => {
                 return CauseText {
                     text: "jobs[<i>]: <reason>".into(),

@@ -121,6 +121,30 @@ inline_schema!(
     })
 );
 
+/// The id that a caller chooses for a job of a flow.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct FlowId(pub String);
+
+inline_schema!(
+    FlowId,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": ID_MAX, FORM: Form::FlowId.name(),
+    })
+);
+
+/// The name of the queue of a job in a flow; checked with the flow.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct FlowQueue(pub String);
+
+inline_schema!(
+    FlowQueue,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": QUEUE_NAME_MAX, FORM: Form::FlowQueue.name(),
+    })
+);
+
 /// The id of something that is looked up. It carries no length bounds, since a wrong one is simply not found.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(transparent)]
@@ -165,14 +189,14 @@ pub struct Whole<const MIN: i64, const MAX: i64>(pub i64);
 inline_schema!(Whole<const MIN, const MAX>, integer(MIN, MAX, None));
 
 impl<const MIN: i64, const MAX: i64> Whole<MIN, MAX> {
+    /// As a job draft takes it.
+    pub fn draft(number: Option<Self>) -> Number {
+        number.map_or(Number::Absent, |number| Number::Value(number.0 as f64))
+    }
+
     /// The number as a count; bounds that allow negative numbers make no sense here.
     pub fn count(self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
-    }
-
-    /// As a draft takes it.
-    pub fn draft(number: Option<Self>) -> Number {
-        number.map_or(Number::Absent, |number| Number::Value(number.0 as f64))
     }
 }
 

@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub use latency::{Histogram, LATENCY_BOUNDS, Latency, Timed};
 pub use report::{
-    COMPACTION_PERIOD, Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail,
-    QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, StorageUsage, Totalled,
+    COMPACTION_PERIOD, Durability, HEALTH_JOBS_MAX, JobPreviews, MemoryStats, MetricKind, Overview,
+    QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, StorageUsage,
+    Totalled,
 };
 pub use speed::Throughput;
 

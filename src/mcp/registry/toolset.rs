@@ -119,6 +119,7 @@ pub(super) struct Declared {
     pub(super) input: Value,
     pub(super) output: Value,
     pub(super) errors: Vec<Cause>,
+    pub(super) text_member: Option<&'static str>,
     pub(super) impact: Option<Run<String>>,
     pub(super) run: Run<Value>,
 }
@@ -155,6 +156,7 @@ impl Toolset {
             input: schema::input::<A>(),
             output: schema::output::<O>(),
             errors: Vec::new(),
+            text_member: None,
             impact: None,
             run: erase(handler, |answer| {
                 serde_json::to_value(answer).map_err(|_| ToolError::Internal)
@@ -188,6 +190,15 @@ impl Toolset {
             schema::add_guard_answer(&mut declared.output, policy.confirm.unwrap_or_default());
         }
         toolset
+    }
+
+    /// The text of a result of the tool declared last is this member as it is, not the object as JSON.
+    #[must_use]
+    pub fn text(mut self, member: &'static str) -> Self {
+        if let Some(declared) = self.tools.last_mut() {
+            declared.text_member = Some(member);
+        }
+        self
     }
 
     /// Names the errors of the tool declared last.

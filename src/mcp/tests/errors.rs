@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::flows::line;
 use super::{dispatcher, failure, registry, success};
 use crate::mcp::dispatch::Dispatcher;
 use crate::mcp::example;
@@ -328,6 +329,83 @@ fn job_cases() -> Vec<Case> {
     cases
 }
 
+fn flow_cases() -> Vec<Case> {
+    let invalid = "invalid_arguments";
+    let job = |more: Value| {
+        let mut job = json!({ "name": "n", "queueName": "new", "data": {} });
+        for (key, value) in more.as_object().unwrap() {
+            job[key] = value.clone();
+        }
+        job
+    };
+    let colon = "flow jobId must be non-empty and cannot contain a colon";
+    let twice = json!({ "opts": { "jobId": "d" } });
+    let faults = [
+        (json!({ "opts": { "jobId": "a:b" } }), colon, "opts.jobId"),
+        (json!({ "opts": { "jobId": "" } }), colon, "opts.jobId"),
+        (twice.clone(), "duplicate flow job id: d", "opts.jobId"),
+        (
+            json!({ "queueName": "a b" }),
+            "invalid flow queue: a b",
+            "queueName",
+        ),
+        (
+            json!({ "data": { "__childrenIds": [] } }),
+            "flow job data key is reserved: __childrenIds",
+            "data",
+        ),
+    ];
+    let mut cases = Vec::new();
+    for (fault, error, member) in faults {
+        let (sound, bad) = (job(twice.clone()), job(fault));
+        let tree = json!({ "name": "p", "queueName": "new", "children": [sound, { "name": "c", "queueName": "new", "children": [bad] }] });
+        let chain = json!({ "steps": [sound, bad] });
+        let join = json!({ "parallel": [sound], "final": bad });
+        for (tool, arguments, place) in [
+            ("bunqueue_add_flow", tree, "children[1].children[0]"),
+            ("bunqueue_add_flow_chain", chain, "steps[1]"),
+            ("bunqueue_add_flow_bulk_then", join, "final"),
+        ] {
+            let path: &'static str = format!("{place}.{member}").leak();
+            cases.push(at(path, case(tool, arguments, error, invalid)));
+        }
+    }
+    let many = "flow exceeds the 10000 job limit";
+    let jobs = vec![job(json!({})); 10_001];
+    let tree = json!({ "name": "p", "queueName": "new", "children": jobs });
+    let join = json!({ "parallel": jobs, "final": job(json!({})) });
+    for (path, tool, arguments) in [
+        ("children[9999]", "bunqueue_add_flow", tree),
+        (
+            "steps[10000]",
+            "bunqueue_add_flow_chain",
+            json!({ "steps": jobs }),
+        ),
+        ("parallel[10000]", "bunqueue_add_flow_bulk_then", join),
+    ] {
+        cases.push(at(path, case(tool, arguments, many, invalid)));
+    }
+    let deep = ["children[0]"; 100].join(".").leak();
+    cases.push(at(
+        deep,
+        case(
+            "bunqueue_add_flow",
+            line(101),
+            "flow exceeds the 100 level depth limit",
+            invalid,
+        ),
+    ));
+    for (job, queue) in [("nope", "email"), ("welcome-1", "reports")] {
+        cases.push(case(
+            "bunqueue_get_flow",
+            json!({ "jobId": job, "queueName": queue }),
+            "Flow not found",
+            "not_found",
+        ));
+    }
+    cases
+}
+
 /// Every number and every job of the example world.
 fn state_of(dispatcher: &Dispatcher) -> String {
     let mut state = String::new();
@@ -380,6 +458,7 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
         size_cases(),
         job_cases(),
         around::cases(),
+        flow_cases(),
     ];
     for Case {
         tool,

@@ -9,8 +9,7 @@ use super::{members, registry};
 use crate::broker::{Broker, LocalBroker};
 use crate::command::{Pull, QueueName};
 use crate::engine::Config;
-use crate::handlers::{Handlers, TargetHosts};
-use crate::mcp::call::{Call, Caller, Measure};
+use crate::mcp::call::{Caller, Measure};
 use crate::mcp::dispatch::{Answer, Dispatcher};
 use crate::mcp::error::ToolError;
 
@@ -34,12 +33,7 @@ async fn a_job_that_cannot_go_back_keeps_no_other() {
     }
     let caller = Caller::default();
     caller.cancelled.cancel();
-    let begin = |caller| {
-        let hosts = TargetHosts::default();
-        let handlers = Handlers::new(broker.clone(), hosts, shutdown.clone());
-        Call::new(broker.clone(), Arc::new(handlers), shutdown.clone(), caller)
-    };
-    let withdrawn = begin(caller);
+    let withdrawn = dispatcher.begin(caller);
     let pull = Pull {
         queue: QueueName::new("q").unwrap(),
         count: 3,
@@ -49,7 +43,8 @@ async fn a_job_that_cannot_go_back_keeps_no_other() {
         detach: true,
         group: None,
     };
-    let deliveries = begin(Caller::default())
+    let deliveries = dispatcher
+        .begin(Caller::default())
         .wait(pull, Measure::Time(0))
         .await
         .unwrap();

@@ -157,7 +157,7 @@ fn fault(error: CommandError) -> ToolError {
                 path: "jobName".into(),
                 message: error.to_string(),
                 expected: None,
-                is_whole: false,
+                hint: None,
             }])
         }
         other => other.into(),

@@ -150,7 +150,7 @@ fn issue(path: &str, message: String) -> ToolError {
         path: path.to_owned(),
         message,
         expected: None,
-        is_whole: false,
+        hint: None,
     }])
 }
 

@@ -2,13 +2,17 @@
 //! command and shape its reply.
 
 mod add;
+mod capabilities;
 mod cron;
+mod diagnosis;
 mod dlq;
+mod flows;
 mod handlers;
 mod job_control;
 mod jobs;
 mod limits;
 mod listing;
+mod monitoring;
 mod processing;
 mod queues;
 mod watch;
@@ -34,9 +38,11 @@ pub(super) fn toolsets() -> Vec<Toolset> {
         jobs::toolset(),
         queues::toolset(),
         dlq::toolset(),
+        monitoring::toolset(),
         processing::toolset(),
         job_control::toolset(),
         cron::toolset(),
+        flows::toolset(),
         limits::toolset(),
         workers::toolset(),
         webhooks::toolset(),

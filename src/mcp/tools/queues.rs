@@ -134,13 +134,16 @@ async fn count_jobs(call: Call, arguments: OneQueue) -> Result<JobCount, ToolErr
 }
 
 #[derive(Serialize, JsonSchema)]
-struct QueueCounts {
+pub(super) struct QueueCounts {
     queue: String,
     #[serde(flatten)]
     counts: CountsView,
 }
 
-async fn get_job_counts(call: Call, arguments: OneQueue) -> Result<QueueCounts, ToolError> {
+pub(super) async fn get_job_counts(
+    call: Call,
+    arguments: OneQueue,
+) -> Result<QueueCounts, ToolError> {
     let counts = call
         .run(GetCounts {
             queue: arguments.queue.name(),

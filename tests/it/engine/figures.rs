@@ -10,9 +10,9 @@ use bunqueue_mcp::command::{
     RegisterWorker, RemoveDedupKey,
 };
 use bunqueue_mcp::engine::{
-    COMPACTION_PERIOD, Config, Counts, Durability, Effects, JobId, JobLinks, MemoryStats,
-    MetricKind, Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, StorageUsage,
-    Throughput, Timed, TokenGiven, Totals, WorkerRegistration,
+    COMPACTION_PERIOD, Config, Counts, Durability, Effects, HEALTH_JOBS_MAX, JobId, JobLinks,
+    MemoryStats, MetricKind, Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus,
+    StorageUsage, Throughput, Timed, TokenGiven, Totals, WorkerRegistration,
 };
 
 use super::flow::after;
@@ -685,6 +685,17 @@ fn health_tells_how_long_jobs_wait_and_who_is_silent() {
         next_run: Some(world.now + 40_000),
     };
     assert_eq!(health(&mut world), expected);
+}
+
+#[test]
+fn health_looks_at_a_bounded_number_of_jobs() {
+    let mut world = World::new();
+    world.push_many("q", (0..HEALTH_JOBS_MAX).map(|_| delayed(70_000)).collect());
+    let first = world.now + 70_000;
+    world.push("q", delayed(30_000));
+    let health = world.ask(GetQueueHealth { queue: queue("q") });
+    // One that is due earlier is not among them.
+    assert_eq!(health.next_run, Some(first));
 }
 
 #[test]
