@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn an_unknown_page_is_answered_with_the_nearest_one() {
-        let limits = no_page("limits");
+        let errors = no_page("errors");
         assert!(
-            limits.contains("did you mean docs/reference/limits.md?"),
-            "{limits}"
+            errors.contains("did you mean docs/reference/errors.md?"),
+            "{errors}"
         );
         assert!(no_page("docs/lifecycel.md").contains("docs/concepts/lifecycle.md"));
         let both = no_page("queuse");
