@@ -44,13 +44,14 @@ pub enum Form {
 }
 
 impl Form {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Queue,
         Self::Id,
         Self::Millis,
         Self::Any,
         Self::FlowQueue,
         Self::FlowId,
+        Self::Url,
     ];
 
     /// Its name in a schema.

@@ -110,7 +110,7 @@ fn with_limits(world: &mut World) -> Value {
 }
 
 /// The tools of the toolset `workers`.
-pub(super) const WORKERS: [Case; 4] = [
+pub(super) const WORKERS: [Case; 7] = [
     Case {
         tool: "bunqueue_register_worker",
         prepare: |world| json!({ "name": "w", "queues": [world.queue] }),
@@ -125,6 +125,23 @@ pub(super) const WORKERS: [Case; 4] = [
     },
     Case {
         tool: "bunqueue_list_workers",
+        prepare: |_| json!({}),
+    },
+    Case {
+        tool: "bunqueue_register_handler",
+        prepare: |world| {
+            json!({
+                "queue": world.queue, "url": "http://127.0.0.1:9/x", "method": "POST", "headers": { "x-y": "z" },
+                "body": { "a": 1 }, "timeoutMs": 1_000,
+            })
+        },
+    },
+    Case {
+        tool: "bunqueue_unregister_handler",
+        prepare: |world| json!({ "queue": world.queue }),
+    },
+    Case {
+        tool: "bunqueue_list_handlers",
         prepare: |_| json!({}),
     },
 ];
