@@ -10,6 +10,7 @@ pub mod command;
 pub mod config;
 pub mod docgen;
 pub mod engine;
+pub mod handlers;
 pub mod http;
 pub mod mcp;
 pub mod metrics;

@@ -2,8 +2,14 @@
 //!
 //! Every step that changes something has a number. The [`writer`](super::writer) takes what all steps so far have changed and
 //! commits it; then those steps are *decided*. Until then their answers, events and hand-outs are held back, so that nobody
-//! hears of anything that a crash could undo (engine contract, B-13). What a commit could not store has never happened:
+//! is told of anything that a crash could undo (engine contract, B-13). What a commit could not store has never happened:
 //! the engine is loaded again from the store, and whoever waits gets the error.
+//!
+//! Two answers do not wait. Whoever asks a question gets what the engine has in this moment, steps that are not stored yet
+//! included: he may read what a crash or a failed commit undoes. Whoever pulls gets jobs that are stored at once, while
+//! their leases gather for the next commit, up to 10 ms ([`writer`](super::writer)): a crash in that time costs a redelivery.
+//! Where answers never wait (`buffered`), only adds do whose clients want to be sure of them, and a commit that failed
+//! is tried again instead.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -34,19 +40,32 @@ pub(super) struct Keeping {
     revision: u64,
     /// The last step that somebody waits for.
     awaited: u64,
+    /// The last step that is decided.
+    decided: u64,
     /// The writer looks at nothing more by itself.
     writer_sleeps: bool,
     held: VecDeque<Held>,
     /// A time up to which everything has happened that was due, and is stored.
     settled: Millis,
-    commits: Arc<Commits>,
+    answers: Answers,
     /// Jobs with smaller numbers are stored.
     stored_jobs: u64,
     /// Changes were taken, and whether they are stored is not known yet.
     in_flight: bool,
     pub(super) failing: Option<Failing>,
-    /// Changes that could not be stored and are tried again; `None` while all is well.
-    pub(super) retried: Option<usize>,
+    /// What has been given up in steps that are not stored, or while nothing could be; such a thing can be undone by no
+    /// disk, so it happens again when they are lost.
+    given_up: VecDeque<(u64, GivenUp)>,
+    /// `None` while all is well, and where nothing is tried again.
+    retried: Option<Retried>,
+}
+
+/// Changes that could not be stored and are tried again, as nobody waits for them.
+struct Retried {
+    /// How many, about.
+    changes: usize,
+    /// What everybody gets who wants to be sure of a change.
+    error: CommandError,
 }
 
 /// While nothing can be stored.
@@ -55,8 +74,14 @@ pub(super) struct Failing {
     pub(super) error: CommandError,
     /// Time stands still, and before whatever could not be stored: nothing may become due.
     pub(super) since: Millis,
-    /// Connections that are gone since.
-    pub(super) gone: Vec<ConnectionId>,
+}
+
+/// What somebody outside has no more, whether that can be stored or not.
+pub(super) enum GivenUp {
+    /// All that the connection had.
+    Connection(ConnectionId),
+    /// Deliveries that reached nobody.
+    Deliveries(Vec<Delivery>),
 }
 
 /// What a step says to the outside, held back until it is decided.
@@ -67,11 +92,15 @@ pub(super) struct Held {
     pub(super) served: Vec<(WaiterId, Served)>,
 }
 
-/// Which steps are decided, for whoever waits for that.
-pub(super) struct Commits {
-    decided: watch::Sender<u64>,
-    failures: Mutex<VecDeque<(RangeInclusive<u64>, CommandError)>>,
+/// For whoever waits until a step is decided. Their futures must not keep the sender, whose end they notice.
+struct Answers {
+    /// Whoever waits for a step up to this one has an answer.
+    given: watch::Sender<u64>,
+    failures: Arc<Failures>,
 }
+
+/// Steps with an error for whoever waits for them, the last ones first.
+type Failures = Mutex<VecDeque<(RangeInclusive<u64>, CommandError)>>;
 
 impl Keeping {
     pub(super) fn new(durability: Durability, engine: &Engine, now: Millis) -> Self {
@@ -80,16 +109,18 @@ impl Keeping {
             step: 0,
             revision: engine.revision(),
             awaited: 0,
+            decided: 0,
             writer_sleeps: false,
             held: VecDeque::new(),
             settled: now,
-            commits: Arc::new(Commits {
-                decided: watch::Sender::new(0),
-                failures: Mutex::default(),
-            }),
+            answers: Answers {
+                given: watch::Sender::new(0),
+                failures: Arc::default(),
+            },
             stored_jobs: 0,
             in_flight: false,
             failing: None,
+            given_up: VecDeque::new(),
             retried: None,
         }
     }
@@ -149,9 +180,7 @@ impl Keeping {
                 deliveries.iter().any(new)
             }
             // Also when nothing has changed: what was asked may be in place because of a step that is not stored yet.
-            (Asked::Change | Asked::Pull, Ok(_)) => {
-                self.this_step(engine) > *self.commits.decided.borrow()
-            }
+            (Asked::Change | Asked::Pull, Ok(_)) => self.this_step(engine) > self.decided,
             (Asked::Question, _) | (_, Err(_)) => false,
         }
     }
@@ -167,11 +196,11 @@ impl Keeping {
         engine: &Engine,
     ) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
         self.awaited = self.this_step(engine);
-        self.commits.wait(self.awaited)
+        self.answers.wait(self.awaited)
     }
 
-    fn is_awaited(&self) -> bool {
-        *self.commits.decided.borrow() < self.awaited
+    const fn is_awaited(&self) -> bool {
+        self.decided < self.awaited
     }
 
     /// The steps that are to be stored now, if there are any; from now on they are in flight. Those that nobody waits for are
@@ -183,8 +212,8 @@ impl Keeping {
         self.in_flight.then_some(self.step)
     }
 
-    fn is_decided(&self) -> bool {
-        *self.commits.decided.borrow() >= self.step
+    const fn is_decided(&self) -> bool {
+        self.decided >= self.step
     }
 
     /// Whether everything that was ever taken is stored.
@@ -196,13 +225,42 @@ impl Keeping {
     pub(super) fn stored(&mut self, step: u64, next_job: u64) -> Vec<Held> {
         self.stored_jobs = next_job;
         self.in_flight = false;
+        let lasting = self.given_up.partition_point(|(at, _)| *at <= step);
+        self.given_up.drain(..lasting);
         let may_leave = self.held.partition_point(|held| held.step <= step);
         self.held.drain(..may_leave).collect()
     }
 
     /// Whoever waits for this step goes on.
-    pub(super) fn decide(&self, step: u64) {
-        self.commits.decided.send_replace(step);
+    pub(super) fn decide(&mut self, step: u64) {
+        self.decided = step;
+        self.answers.give(step);
+    }
+
+    /// Whoever waits for a step that is not decided gets this error.
+    fn refuse(&self, error: CommandError) {
+        self.answers.refuse(self.decided + 1..=self.step, error);
+    }
+
+    /// So many changes could not be stored and are tried again. Whoever wants to be sure of one gets the error, now and until
+    /// [`Keeping::retried`]; what has been done stays and may be stored later.
+    pub(super) fn retry(&mut self, changes: usize, error: CommandError) {
+        self.refuse(error.clone());
+        self.retried = Some(Retried { changes, error });
+    }
+
+    /// What was tried again is stored.
+    pub(super) fn retried(&mut self) {
+        self.retried = None;
+    }
+
+    /// Nothing is stored any more.
+    pub(super) fn end(&mut self) {
+        let retried = self.retried.take();
+        if self.failing.is_none() {
+            self.fail(retried.map_or(CommandError::ShuttingDown, |retried| retried.error));
+        }
+        self.give_up();
     }
 
     /// The steps since the last decided one could not be stored, and nothing can be for now. Whoever waits for them does so
@@ -211,7 +269,6 @@ impl Keeping {
         self.failing = Some(Failing {
             error,
             since: self.settled,
-            gone: Vec::new(),
         });
     }
 
@@ -222,13 +279,24 @@ impl Keeping {
         let Some(failing) = &self.failing else {
             return;
         };
-        let first = *self.commits.decided.borrow() + 1;
-        {
-            let mut failures = self.commits.failures.lock();
-            failures.truncate(FAILURES_MAX - 1);
-            failures.push_front((first..=self.step, failing.error.clone()));
-        }
+        self.refuse(failing.error.clone());
         self.decide(self.step);
+    }
+
+    /// Something was given up in this step, or is to be once changes are accepted again.
+    pub(super) fn note_given_up(&mut self, engine: &Engine, given_up: GivenUp) {
+        let step = self.this_step(engine);
+        let is_lasting = self.failing.is_none() && step <= self.decided;
+        if !is_lasting && !self.answers_first() {
+            self.given_up.push_back((step, given_up));
+        }
+    }
+
+    /// Changes are accepted again. What has been given up meanwhile is to be given up now.
+    pub(super) fn resume(&mut self) -> impl Iterator<Item = GivenUp> + use<> {
+        self.failing = None;
+        let given_up = std::mem::take(&mut self.given_up);
+        given_up.into_iter().map(|(_, given_up)| given_up)
     }
 
     /// Another engine has taken the place of the one whose changes are lost.
@@ -243,7 +311,11 @@ impl Keeping {
         if let Some(failing) = &self.failing {
             return (!command.is_harmless()).then(|| failing.error.clone());
         }
-        let waiting = self.retried? + engine.unsaved();
+        let retried = self.retried.as_ref()?;
+        if command.is_durable() {
+            return Some(retried.error.clone());
+        }
+        let waiting = retried.changes + engine.unsaved();
         let is_too_much = waiting >= UNSAVED_MAX && command.adds_jobs();
         is_too_much.then_some(CommandError::UnsavedFull)
     }
@@ -260,21 +332,72 @@ pub(super) enum Asked {
     Change,
 }
 
-impl Commits {
-    fn wait(
-        self: &Arc<Self>,
-        step: u64,
-    ) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
-        let commits = Arc::clone(self);
-        let mut decided = self.decided.subscribe();
+impl Answers {
+    fn give(&self, step: u64) {
+        self.given.send_if_modified(|given| {
+            let rises = step > *given;
+            *given = step.max(*given);
+            rises
+        });
+    }
+
+    fn refuse(&self, steps: RangeInclusive<u64>, error: CommandError) {
+        let last = *steps.end();
+        {
+            let mut failures = self.failures.lock();
+            failures.truncate(FAILURES_MAX - 1);
+            failures.push_front((steps, error));
+        }
+        self.give(last);
+    }
+
+    fn wait(&self, step: u64) -> impl Future<Output = Result<(), CommandError>> + Send + use<> {
+        let failures = Arc::clone(&self.failures);
+        let mut given = self.given.subscribe();
         async move {
-            let ended = decided.wait_for(|decided| *decided >= step).await;
+            let ended = given.wait_for(|given| *given >= step).await;
             if ended.is_err() {
                 return Err(CommandError::ShuttingDown);
             }
-            let failures = commits.failures.lock();
+            let failures = failures.lock();
             let failed = failures.iter().find(|(steps, _)| steps.contains(&step));
             failed.map_or(Ok(()), |(_, error)| Err(error.clone()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Config;
+
+    #[tokio::test]
+    async fn who_waits_gets_an_answer_when_the_broker_ends() {
+        let engine = Engine::new(Config::default(), [1; 32]);
+        let begun = || {
+            let mut keeping = Keeping::new(Durability::Buffered, &engine, 0);
+            // A step is in progress.
+            keeping.replaced();
+            let stored = keeping.everything(&engine);
+            keeping.end_step(&engine, 0, &mut Effects::default());
+            (keeping, stored)
+        };
+        let full = || CommandError::Storage("full".into());
+        let (mut ended, stored) = begun();
+        ended.end();
+        assert_eq!(stored.await, Err(CommandError::ShuttingDown));
+        let (dropped, stored) = begun();
+        drop(dropped);
+        assert_eq!(stored.await, Err(CommandError::ShuttingDown));
+        let (mut failing, stored) = begun();
+        failing.retry(1, full());
+        assert_eq!(stored.await, Err(full()));
+        let (mut failing, stored) = begun();
+        failing.retried = Some(Retried {
+            changes: 1,
+            error: full(),
+        });
+        failing.end();
+        assert_eq!(stored.await, Err(full()));
     }
 }

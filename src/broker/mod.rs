@@ -12,7 +12,11 @@ mod local;
 mod meter;
 mod reading;
 mod remote;
+mod running;
+mod shared;
+mod storing;
 mod timer;
+mod wait;
 mod writer;
 
 use std::future::Future;

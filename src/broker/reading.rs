@@ -7,7 +7,7 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use super::local::{Core, Shared};
+use super::shared::{Core, Shared};
 use crate::command::{Command, CommandError};
 use crate::engine::Body;
 use crate::storage::StoreError;

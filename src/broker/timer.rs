@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use super::local::Shared;
+use super::shared::Shared;
 
 /// Longest single sleep; a far deadline is reached in several. Short enough that a clock which was set ahead, or a machine
 /// that slept, is noticed.

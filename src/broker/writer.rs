@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::local::Shared;
+use super::shared::Shared;
 use crate::engine::{Changes, Durability};
 use crate::storage::{Store, StoreError};
 
@@ -46,8 +46,8 @@ pub(super) fn spawn(shared: &Arc<Shared>, store: Store, level: Durability) -> io
             let fault = StoreError::Other("a fault of the writer");
             if ended.is_err() {
                 shared.lose(&fault);
-                shared.give_up();
             }
+            shared.end_storing();
             shared.close_readers();
             drop(writer.store);
             shared.file_closed();
@@ -117,8 +117,7 @@ impl Writer {
             Ok(()) => shared.stored(step, changes),
             Err(error) if self.level == Durability::Buffered => {
                 tracing::error!(%error, "changes could not be stored; they wait and are tried again");
-                shared.note_trouble(Some(&error));
-                shared.note_retried(Some(changes.len()));
+                shared.note_retry(changes.len(), &error);
                 if !self.insist(changes) {
                     let lost = changes.len() + shared.unsaved();
                     tracing::error!(
@@ -128,8 +127,7 @@ impl Writer {
                     return false;
                 }
                 tracing::info!("changes can be stored again");
-                shared.note_trouble(None);
-                shared.note_retried(None);
+                shared.note_retried();
                 shared.stored(step, changes);
             }
             Err(error) => {
@@ -159,7 +157,7 @@ impl Writer {
         }
     }
 
-    /// Tries again until it works, as nobody waits for it; false when the broker ends before that.
+    /// Tries again until it works, as nobody waits for it any more; false when the broker ends before that.
     fn insist(&mut self, changes: &Changes) -> bool {
         let mut pause = PAUSE_MIN;
         loop {

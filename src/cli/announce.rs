@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use crate::config::Log;
 use crate::storage::DataFile;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const OPEN: &str = "everybody who reaches this address can use the queues. Set AUTH_TOKENS.";
 
 /// Where a program listens.

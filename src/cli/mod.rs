@@ -5,7 +5,9 @@
 
 mod announce;
 mod backup;
+mod doctor;
 mod run;
+mod setup;
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -32,7 +34,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(("backup", arguments)) => backup::backup(arguments),
         Some(("restore", arguments)) => backup::restore(arguments),
         Some(("tools", flags)) => print_tools(flags.get_flag("json")),
+        Some(("doctor", flags)) => doctor::doctor(flags),
+        Some(("setup", arguments)) => setup::setup(arguments),
         Some(("docs", flags)) => print_page(flags.get_one::<String>("page").map(String::as_str)),
+        _ if matches.get_flag(DOCTOR) => doctor::doctor(&matches),
         _ => run::run(Program::Mcp, &matches),
     }
 }
@@ -45,7 +50,10 @@ pub fn command() -> Command {
         .disable_help_subcommand(true);
     for invocation in INVOCATIONS {
         root = match invocation.name {
-            None => root.about(invocation.about).args(flags(Program::Mcp)),
+            None => root
+                .about(invocation.about)
+                .args(flags(Program::Mcp))
+                .arg(doctor_flag()),
             Some(name) => {
                 let subcommand = Command::new(name).about(invocation.about);
                 root.subcommand(subcommand.args(arguments(name)))
@@ -53,6 +61,16 @@ pub fn command() -> Command {
         };
     }
     root
+}
+
+/// Another spelling of the subcommand, which others have.
+const DOCTOR: &str = "doctor";
+
+fn doctor_flag() -> Arg {
+    Arg::new(DOCTOR)
+        .long(DOCTOR)
+        .action(ArgAction::SetTrue)
+        .hide(true)
 }
 
 /// What a subcommand takes.
@@ -70,6 +88,8 @@ fn arguments(subcommand: &str) -> Vec<Arg> {
                     .help(help),
             ]
         }
+        "setup" => setup::arguments(),
+        "doctor" => doctor::arguments(),
         "docs" => {
             let help = "Path of the page; without it all paths are listed";
             vec![Arg::new("page").value_name("PAGE").help(help)]
@@ -191,10 +211,10 @@ mod tests {
 
     #[test]
     fn an_unknown_page_is_answered_with_the_nearest_one() {
-        let limits = no_page("limits");
+        let errors = no_page("errors");
         assert!(
-            limits.contains("did you mean docs/reference/limits.md?"),
-            "{limits}"
+            errors.contains("did you mean docs/reference/errors.md?"),
+            "{errors}"
         );
         assert!(no_page("docs/lifecycel.md").contains("docs/concepts/lifecycle.md"));
         let both = no_page("queuse");

@@ -27,14 +27,15 @@ use crate::command::GetStats;
 use crate::command::webhook::Addresses;
 use crate::config::{Agent, Config, Http, Log, Program, Tcp, Webhooks};
 use crate::docgen;
-use crate::engine;
+use crate::engine::{self, Durability};
+use crate::handlers::Handlers;
 use crate::http::{FIRST_PATHS, Guard, Pages};
 use crate::mcp::http::{HttpConfig, ServeOptions};
 use crate::mcp::{
-    AgentHandler, DecisionModel, Disclosure, Dispatcher, Registry, RegistryError, SelectionError,
-    http, stdio,
+    AgentHandler, DecisionModel, Disclosure, Dispatcher, Mode, Registry, RegistryError, Selection,
+    SelectionError, ServerInfo, Transport, http, stdio,
 };
-use crate::metrics::{Exporter, warn_of_memory, warn_of_storage};
+use crate::metrics::{warn_of_memory, warn_of_storage};
 use crate::net::{Tls, TlsError};
 use crate::server::{self, FrameLimit, ServerOptions, Stop};
 use crate::webhooks;
@@ -181,7 +182,36 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     let (broker, calls) = open_broker(&config).await?;
     let stop = Stop::default();
     let shutdown = stop.serving.clone();
-    let handler = agent_handler(&config.agent, Arc::clone(&broker), shutdown.clone())?;
+    let tools = AgentTools::new(&config.agent)?;
+    let workers = match &config.tcp {
+        Some(tcp) => Some((tcp, listen(&tcp.host, tcp.port).await?)),
+        None => None,
+    };
+    let agents = match &config.http {
+        Some(http) => Some((http, listen(&http.host, http.port).await?)),
+        None => None,
+    };
+    let endpoint = agents.as_ref().map(|(settings, (_, address))| HttpConfig {
+        known_paths: known_paths(program, settings),
+        ..endpoint_config(settings, address.port(), tls.is_some())
+    });
+    let info = description(
+        &config,
+        endpoint.as_ref(),
+        workers.as_ref().map(|(_, (_, address))| *address),
+    );
+    let hosts = config.agent.handler_hosts.clone();
+    let handlers = Handlers::new(Arc::clone(&broker), hosts, shutdown.clone());
+    let handlers = Arc::new(handlers);
+    let dispatcher = tools.on(
+        info,
+        config.agent.confirm,
+        Arc::clone(&broker),
+        shutdown.clone(),
+    );
+    let dispatcher = dispatcher.with_handlers(Arc::clone(&handlers));
+    let metrics = dispatcher.metrics().clone();
+    let handler = AgentHandler::new(dispatcher).map_err(Fatal::System)?;
 
     let mut listening = Listening {
         data: config.data.clone(),
@@ -189,12 +219,11 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
         ..Listening::default()
     };
     let mut doors = JoinSet::new();
-    if let Some(tcp) = &config.tcp {
-        let (listener, address) = listen(&tcp.host, tcp.port).await?;
+    if let Some((settings, (listener, address))) = workers {
         listening.tcp = Some(address);
         listening.tls = tls.is_some();
-        listening.tcp_tokens = !tcp.tokens.is_empty();
-        let options = worker_options(tcp, config.metrics.labelled_queues, tls.clone());
+        listening.tcp_tokens = !settings.tokens.is_empty();
+        let options = worker_options(settings, config.metrics.labelled_queues, tls.clone());
         doors.spawn(server::serve(
             listener,
             Arc::clone(&broker),
@@ -202,22 +231,17 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
             stop.clone(),
         ));
     }
-    if let Some(settings) = &config.http {
-        let (listener, address) = listen(&settings.host, settings.port).await?;
+    if let Some(((settings, (listener, address)), endpoint)) = agents.zip(endpoint) {
         let secure = tls.is_some();
         listening.url = Some(url(settings, address, secure));
         listening.http_tokens = !settings.tokens.is_empty();
         listening.mcp = settings.mcp;
-        let endpoint = HttpConfig {
-            known_paths: known_paths(program, settings),
-            ..endpoint_config(settings, address.port(), secure)
-        };
         let pages = (program == Program::Serve).then(|| {
             let ask = config.metrics.with_token;
             Pages::new(
                 Arc::clone(&broker),
                 docgen::site_at(&base_url(settings, address, secure)),
-                Exporter::new(Arc::clone(&broker), config.metrics.labelled_queues),
+                metrics,
                 ask.then(|| Arc::new(http::token_check(&endpoint)) as Guard),
                 stop.accepting.clone(),
             )
@@ -271,6 +295,7 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     broker.shut_down();
     shutdown.cancel();
     while doors.join_next().await.is_some() {}
+    handlers.ended().await;
     if let Some(courier) = courier {
         // It has nothing to finish, and ends with the token.
         let _ = courier.await;
@@ -279,38 +304,88 @@ async fn serve(program: Program, config: Config) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// The MCP server of a broker.
-fn agent_handler(
-    settings: &Agent,
-    broker: Arc<dyn Broker>,
-    shutdown: CancellationToken,
-) -> Result<AgentHandler, Fatal> {
-    let mut registry = Registry::new().map_err(Fatal::Registry)?;
-    if settings.confirm {
-        registry.list_confirmation(settings.decision.is_some());
-    }
-    let given = settings.toolsets.as_ref();
-    let selection = registry
-        .select(given.map(|given| (&*given.setting, &*given.value)))
-        .map_err(Fatal::Toolsets)?;
-    let is_dynamic = selection.disclosure() == Disclosure::Dynamic;
-    let mut dispatcher = Dispatcher::new(Arc::new(registry), selection, broker, shutdown);
-    if let Some(options) = &settings.decision {
-        if !is_dynamic && !settings.confirm {
+/// What agents get, checked before anything listens.
+struct AgentTools {
+    registry: Registry,
+    selection: Selection,
+    model: Option<Arc<DecisionModel>>,
+}
+
+impl AgentTools {
+    fn new(settings: &Agent) -> Result<Self, Fatal> {
+        let mut registry = Registry::new().map_err(Fatal::Registry)?;
+        if settings.confirm {
+            registry.list_confirmation(settings.decision.is_some());
+        }
+        let given = settings.toolsets.as_ref();
+        let selection = registry
+            .select(given.map(|given| (&*given.setting, &*given.value)))
+            .map_err(Fatal::Toolsets)?;
+        let is_dynamic = selection.disclosure() == Disclosure::Dynamic;
+        if settings.decision.is_some() && !is_dynamic && !settings.confirm {
             tracing::warn!(
                 "the decision model is never asked: it needs dynamic toolsets or confirmation"
             );
         }
-        let model = DecisionModel::new(options.clone()).map_err(|error| {
+        let model = settings.decision.clone().map(DecisionModel::new);
+        let model = model.transpose().map_err(|error| {
             tracing::error!(%error, "no client for the decision model");
             Fatal::NoClient
         })?;
-        dispatcher = dispatcher.with_model(Arc::new(model));
+        Ok(Self {
+            registry,
+            selection,
+            model: model.map(Arc::new),
+        })
     }
-    if settings.confirm {
-        dispatcher = dispatcher.confirming();
+
+    /// These tools on a broker.
+    fn on(
+        self,
+        info: ServerInfo,
+        is_confirming: bool,
+        broker: Arc<dyn Broker>,
+        shutdown: CancellationToken,
+    ) -> Dispatcher {
+        let registry = Arc::new(self.registry);
+        let mut dispatcher = Dispatcher::on(info, registry, self.selection, broker, shutdown);
+        if let Some(model) = self.model {
+            dispatcher = dispatcher.with_model(model);
+        }
+        if is_confirming {
+            dispatcher = dispatcher.confirming();
+        }
+        dispatcher
     }
-    AgentHandler::new(dispatcher).map_err(Fatal::System)
+}
+
+/// What the server tells agents of itself; `tcp` is where workers reach it.
+fn description(
+    config: &Config,
+    endpoint: Option<&HttpConfig>,
+    tcp: Option<SocketAddr>,
+) -> ServerInfo {
+    let data = config.data.as_ref();
+    ServerInfo {
+        mode: if config.remote.is_some() {
+            Mode::Remote
+        } else {
+            Mode::Embedded
+        },
+        durability: match data {
+            _ if config.remote.is_some() => Durability::Remote,
+            Some(data) => data.durability,
+            None => Durability::None,
+        },
+        transport: match endpoint {
+            Some(endpoint) if !config.stdio => Transport::Http(endpoint.facts()),
+            _ => Transport::Stdio,
+        },
+        tcp_port: tcp.map(|address| address.port()),
+        profile: config.agent.profile,
+        labelled_queues: config.metrics.labelled_queues,
+        ..ServerInfo::default()
+    }
 }
 
 async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Fatal> {

@@ -214,7 +214,8 @@ pub fn cut_copy(text: &str) -> Arc<str> {
     cut_copy_to(TEXT_MAX, text)
 }
 
-fn cut_copy_to(max: usize, text: &str) -> Arc<str> {
+/// The same with another bound, of at least the mark's 3 bytes.
+pub fn cut_copy_to(max: usize, text: &str) -> Arc<str> {
     const MARK: &str = "…";
     if text.len() <= max {
         return text.into();

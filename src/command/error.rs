@@ -3,6 +3,7 @@
 //! The texts that clients match on are the protocol's (tcp protocol, sections 4 to 18; MCP contract,
 //! section 10); the hints are ours. No text carries a path, a host name or a backtrace.
 
+use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -90,7 +91,7 @@ impl ErrorCode {
             Self::InvalidArguments => {
                 "An argument is missing, unknown or out of bounds; nothing was applied."
             }
-            Self::NotFound => "There is no job with that id.",
+            Self::NotFound => "There is no job with that id, or no schedule of that name.",
             Self::WrongState => "The job is not in a state that allows the operation.",
             Self::LockRequired => {
                 "The job was delivered with a lock and the call carried no token."
@@ -108,6 +109,30 @@ impl ErrorCode {
             Self::Cancelled => "The caller withdrew the call.",
             Self::Internal => "A fault of the server; details are in its log.",
         }
+    }
+}
+
+/// What a broker elsewhere answered that is none; `Display` completes `Invalid … returned by the backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyFault {
+    /// A dead letter.
+    DlqEntry,
+    /// An attempt in the history of a dead letter.
+    DlqAttempt,
+    /// The dead letters of a queue in numbers.
+    DlqStats,
+    /// What limits a queue.
+    QueueLimits,
+}
+
+impl fmt::Display for ReplyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DlqEntry => "DLQ entry",
+            Self::DlqAttempt => "DLQ attempt record",
+            Self::DlqStats => "DLQ stats",
+            Self::QueueLimits => "queue limits",
+        })
     }
 }
 
@@ -153,10 +178,18 @@ pub enum CommandError {
     /// A flow does not fit together; nothing of it was applied.
     #[error("{0}")]
     Flow(FlowFault),
+    /// A job of a flow does not fit into it; nothing of the flow was applied.
+    #[error("{fault}")]
+    FlowAt {
+        /// Where in the flow; empty for a root without a name.
+        path: String,
+        /// What does not fit.
+        fault: FlowFault,
+    },
     /// A job of a flow does not fit; nothing of the flow was applied.
-    #[error("{path}: {error}")]
+    #[error("{}{error}", introduced(.path))]
     FlowNode {
-        /// Where in the flow.
+        /// Where in the flow; empty for a root without a name.
         path: String,
         /// Its fault.
         error: ArgumentError,
@@ -164,6 +197,9 @@ pub enum CommandError {
     /// The broker is another server, and it has not answered as asked.
     #[error("{0}")]
     Remote(RemoteFault),
+    /// A broker elsewhere answered what is no answer to the command.
+    #[error("Invalid {0} returned by the backend")]
+    Reply(ReplyFault),
     /// The broker is shutting down.
     #[error("Server is shutting down")]
     ShuttingDown,
@@ -177,6 +213,15 @@ pub enum CommandError {
     /// A fault of ours.
     #[error("Internal server error")]
     Internal,
+}
+
+/// What stands before the fault of a job: where it is.
+fn introduced(path: &str) -> String {
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path}: ")
+    }
 }
 
 impl CommandError {
@@ -210,19 +255,24 @@ impl CommandError {
                     | ArgumentError::SizeLimit(_),
                 ..
             }
-            | Self::Flow(FlowFault::DataTooLarge) => ErrorCode::TooLarge,
+            | Self::Flow(FlowFault::DataTooLarge)
+            | Self::FlowAt {
+                fault: FlowFault::DataTooLarge,
+                ..
+            } => ErrorCode::TooLarge,
             Self::Argument(_)
             | Self::BatchEntry { .. }
             | Self::DurationEntry { .. }
             | Self::JobOption { .. }
             | Self::FlowNode { .. }
+            | Self::FlowAt { .. }
             | Self::Flow(_) => ErrorCode::InvalidArguments,
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_code(refusal),
             Self::Remote(fault) => fault.code(),
             Self::ShuttingDown | Self::Storage(_) | Self::UnsavedFull => {
                 ErrorCode::BackendUnavailable
             }
-            Self::Internal => ErrorCode::Internal,
+            Self::Reply(_) | Self::Internal => ErrorCode::Internal,
         }
     }
 
@@ -234,9 +284,12 @@ impl CommandError {
             | Self::FlowNode { error, .. }
             | Self::JobOption { error }
             | Self::DurationEntry { error, .. } => error.hint(),
-            Self::Flow(fault) => fault.hint(),
+            Self::Flow(fault) | Self::FlowAt { fault, .. } => fault.hint(),
             Self::Refused(refusal) | Self::BatchRefused { refusal, .. } => refusal_hint(refusal),
             Self::Remote(fault) => fault.hint(),
+            Self::Reply(_) => {
+                "Nothing was changed. Ask the operator whether the backend has a version that this server knows."
+            }
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Storage(_) | Self::UnsavedFull => {
                 "Nothing was changed. Ask get_storage_status what is wrong; once the disk is back, try again."
@@ -383,6 +436,7 @@ mod tests {
                 group: "g".into(),
                 max: 1,
             }),
+            CommandError::Reply(ReplyFault::DlqEntry),
             CommandError::ShuttingDown,
             CommandError::UnsavedFull,
             CommandError::Internal,

@@ -6,6 +6,7 @@ use reqwest::Url;
 
 use super::read::Reader;
 use super::{Agent, ConfigError, Given, Key, Setting};
+use crate::handlers::TargetHosts;
 use crate::mcp::DecisionOptions;
 
 /// The one profile there is.
@@ -71,8 +72,22 @@ impl Reader<'_> {
             toolsets: toolsets.or_else(|| has_profile.then(by_profile)),
             confirm,
             profile: has_profile.then_some(PROFILE),
+            handler_hosts: self.handler_hosts()?,
             decision: self.decision()?,
         })
+    }
+
+    /// Unset means any; a list without a host would be no bound at all.
+    fn handler_hosts(&self) -> Result<TargetHosts, ConfigError> {
+        let Some(Given { setting, value }) = self.given(Key::HandlerHosts) else {
+            return Ok(TargetHosts::default());
+        };
+        let fault = |setting, given| ConfigError::AllowedHost { setting, given };
+        let hosts = self.list(Key::HandlerHosts, |entry| entry.parse().ok(), fault)?;
+        if hosts.is_empty() {
+            return Err(fault(setting, value));
+        }
+        Ok(TargetHosts(Some(hosts)))
     }
 
     /// The decision model, if one is named. Its numbers have to fit in any case.
@@ -190,9 +205,10 @@ mod tests {
                 toolsets,
                 confirm,
                 profile,
+                handler_hosts,
                 decision,
             } = agent(given);
-            assert_eq!(decision, None);
+            assert_eq!((handler_hosts, decision), (TargetHosts(None), None));
             (toolsets.map(|given| given.value), confirm, profile)
         };
         let (profile, toolsets, confirm) = (
@@ -219,6 +235,19 @@ mod tests {
             fault(&[("BUNQUEUE_MCP_CONFIRM", "yes")]),
             "BUNQUEUE_MCP_CONFIRM must be \"destructive\" or \"off\" (got \"yes\")"
         );
+    }
+
+    #[test]
+    fn a_list_of_hosts_for_handlers_is_a_bound() {
+        let hosts = agent(&[("BUNQUEUE_MCP_HANDLER_HOSTS", "x.example, 127.0.0.1:80")]);
+        assert_eq!(hosts.handler_hosts.0.map(|hosts| hosts.len()), Some(2));
+        for value in [",", "http://x.example", "a b"] {
+            let message = fault(&[("BUNQUEUE_MCP_HANDLER_HOSTS", value)]);
+            assert!(
+                message.starts_with("BUNQUEUE_MCP_HANDLER_HOSTS"),
+                "{message}"
+            );
+        }
     }
 
     #[test]

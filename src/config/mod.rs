@@ -21,9 +21,10 @@ pub use read::load;
 
 use crate::broker::RemoteAddress;
 use crate::engine::{Millis, NoticeBounds};
+use crate::handlers::TargetHosts;
 use crate::mcp::DecisionOptions;
-use crate::mcp::http::{AllowedHost, AllowedOrigin};
-use crate::net::TlsFile;
+use crate::mcp::http::AllowedOrigin;
+use crate::net::{AllowedHost, TlsFile};
 use crate::storage::DataFile;
 
 /// Which program a setting belongs to.
@@ -106,6 +107,7 @@ pub enum Key {
     WebhookAttempts,
     WebhookDelay,
     WebhookPrivate,
+    HandlerHosts,
     Profile,
     Toolsets,
     Confirm,
@@ -229,6 +231,8 @@ pub const SETTINGS: &[Setting] = &[
         "Wait after the first failed attempt; after the second twice that, and so on"),
     setting!(WebhookPrivate, Some("webhook-allow-private"), ["WEBHOOK_ALLOW_PRIVATE"], "true|false", "false", Both,
         "Whether webhooks may point to this machine and to private networks"),
+    setting!(HandlerHosts, Some("handler-hosts"), ["BUNQUEUE_MCP_HANDLER_HOSTS"], "HOSTS", "", Both,
+        "Hosts that HTTP handlers may call: host or host:port, separated by commas; unset, any"),
     setting!(Profile, Some("profile"), ["BUNQUEUE_MCP_PROFILE"], "agent", "", Both,
         "agent: toolsets are dynamic and destructive calls are confirmed, unless the two settings below say otherwise"),
     setting!(Toolsets, Some("toolsets"), ["BUNQUEUE_MCP_TOOLSETS"], "IDS", "all", Both,
@@ -301,6 +305,16 @@ pub const INVOCATIONS: &[Invocation] = &[
         about: "List the tools; as JSON, as agents get them",
     },
     Invocation {
+        name: Some("doctor"),
+        arguments: "[--json]",
+        about: "Check the settings of the environment and what they name, and start nothing",
+    },
+    Invocation {
+        name: Some("setup"),
+        arguments: "[--write] [HOST] [-- SETTING...]",
+        about: "Print what an agent host needs to start this program, or write it into the host's configuration",
+    },
+    Invocation {
         name: Some("docs"),
         arguments: "[PAGE]",
         about: "List the pages of the built-in documentation, or print one",
@@ -366,6 +380,8 @@ pub struct Agent {
     pub confirm: bool,
     /// The profile that has decided what was not given.
     pub profile: Option<&'static str>,
+    /// Hosts that HTTP handlers may call.
+    pub handler_hosts: TargetHosts,
     /// A model that finds toolsets and judges requests.
     pub decision: Option<DecisionOptions>,
 }

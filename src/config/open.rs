@@ -1,7 +1,7 @@
 //! Refuses doors that anybody on the network could use, because whoever comes in may delete everything.
 
 use super::{ConfigError, Http, Key, Setting, Tcp};
-use crate::mcp::http::is_loopback;
+use crate::net::is_loopback;
 
 /// Refuses listeners on an address beyond loopback that ask for no token; each comes with the setting of its tokens.
 ///

@@ -258,7 +258,7 @@ impl Reader<'_> {
         })
     }
 
-    fn list<T>(
+    pub(super) fn list<T>(
         &self,
         key: Key,
         parse: impl Fn(&str) -> Option<T>,

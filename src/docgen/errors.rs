@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::command::address::Forbidden;
-use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault, RemoteFault};
+use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault, RemoteFault, ReplyFault};
 use crate::engine::{
     CRONS_MAX, Config, FailureReason, JobId, Refusal, ScheduleError, TIES_BYTES_MAX, WEBHOOKS_MAX,
     WORKER_BYTES_MAX, WORKERS_MAX,
@@ -265,12 +265,19 @@ fn causes() -> Vec<CommandError> {
             error: ArgumentError::NotNumber(FIELD),
         },
     ];
+    let replies = [
+        ReplyFault::DlqEntry,
+        ReplyFault::DlqAttempt,
+        ReplyFault::DlqStats,
+        ReplyFault::QueueLimits,
+    ];
     let flows = FlowFault::samples().into_iter().map(CommandError::from);
     arguments
         .map(CommandError::from)
         .chain(entries)
         .chain(refusals.map(CommandError::from))
         .chain(flows)
+        .chain(replies.map(CommandError::Reply))
         .chain([
             CommandError::ShuttingDown,
             RemoteFault::Refused {
@@ -369,8 +376,14 @@ fn agent_causes() -> Vec<ToolError> {
         Rule::TokenPerJob,
         Rule::CursorOrOffset,
         Rule::CursorOfAnotherListing,
+        Rule::TimezoneNeedsSchedule,
+        Rule::UnknownTimezone,
     ];
     let mut causes: Vec<_> = rules.into_iter().map(Rule::broken).collect();
+    causes.push(ToolError::CronNotFound {
+        name: String::new(),
+    });
+    causes.push(ToolError::FlowNotFound { hint: None });
     causes.push(ToolError::NotEnabled {
         tool: "<tool>",
         toolset: "<toolset>",

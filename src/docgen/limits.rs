@@ -8,9 +8,9 @@ use crate::command::bounds;
 use crate::config::{Key, Setting};
 use crate::engine::{
     ATTEMPT_RECORDS_MAX, BACKOFF_MAX, Backoff, CALLS_DUE_MAX, COMPACTION_PERIOD, CRONS_MAX, Config,
-    DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, JobOptions, LOG_LINES_MAX, LOST_IN_A_ROW_MAX,
-    NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIES_BYTES_MAX, TIMELINE_MAX, TOLD_ERROR_MAX,
-    WEBHOOKS_MAX, WORKER_BYTES_MAX, WORKERS_MAX,
+    DISCARDED_TOKENS_MAX, FORGET_AFTER_TIMEOUTS, HEALTH_JOBS_MAX, JobOptions, LOG_LINES_MAX,
+    LOST_IN_A_ROW_MAX, NOTICE_PERIOD, PATTERN_MAX, PULL_BYTES_MAX, TIES_BYTES_MAX, TIMELINE_MAX,
+    TOLD_ERROR_MAX, WEBHOOKS_MAX, WORKER_BYTES_MAX, WORKERS_MAX,
 };
 use crate::mcp::http::{HttpConfig, PATIENCE};
 use crate::mcp::stdio;
@@ -401,6 +401,11 @@ fn retention() -> Vec<Row> {
             "time from one compaction of memory on demand to the next",
             COMPACTION_PERIOD.into(),
             "ms",
+        ),
+        (
+            "jobs of one kind that a diagnosis of a queue looks at",
+            count(HEALTH_JOBS_MAX),
+            "jobs",
         ),
         (
             "tokens of cron jobs that were deleted with their lost worker",

@@ -61,10 +61,13 @@ fn section(registry: &Registry, tool: &Tool, examples: &[&Played]) -> String {
         arguments
     };
     text.push_str(&format!("\n### Arguments\n\n{arguments}"));
-    text.push_str(&format!(
-        "\n### Result\n\n{}",
-        fields::list(&tool.output, Side::Result)
-    ));
+    let result = fields::list(&tool.output, Side::Result);
+    let result = if result.is_empty() {
+        "An object whose members are named after what they tell of.\n".to_owned()
+    } else {
+        result
+    };
+    text.push_str(&format!("\n### Result\n\n{result}"));
     text.push_str(&format!(
         "\n### Example\n\n{}",
         examples_text(tool, examples)

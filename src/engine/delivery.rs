@@ -67,6 +67,11 @@ impl Waits {
         }
     }
 
+    /// Gives no number that the other one has given.
+    pub(super) fn count_on_from(&mut self, other: &Self) {
+        self.next = self.next.max(other.next);
+    }
+
     fn add(&mut self, wait: Wait) -> WaiterId {
         let id = WaiterId(self.next);
         self.next += 1;
@@ -450,6 +455,7 @@ impl Engine {
     ///
     /// The cause decides what its token is still worth; a success has none.
     pub(super) fn end_delivery(&mut self, key: JobKey, cause: Option<EndCause>) -> Option<Run> {
+        self.note_end(key);
         let job = self.store.job_mut(key);
         let queue = job.queue;
         let life = job.life.as_mut()?;

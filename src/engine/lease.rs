@@ -181,9 +181,9 @@ impl Engine {
         }
         let life = job.life.as_deref()?;
         let silence = silence_allowed(job, &config);
-        // Nobody could be heard before this process (B-22: a worker whose lock holds is not charged for a restart).
+        // B-22: a worker whose lock holds is not charged for a restart.
         let last_sign = life.last_heartbeat.unwrap_or(job.created_at);
-        let last_sign = last_sign.max(self.figures.began_at());
+        let last_sign = last_sign.max(self.heard_since);
         let started_at = life.started_at.unwrap_or(last_sign);
         let silent_at = later(last_sign, silence).saturating_add(1);
         let noticed_at = silent_at.max(later(started_at, config.grace_period));
@@ -372,9 +372,10 @@ impl Engine {
                 let Some(run) = engine.store.job_mut(key).life().run.as_mut() else {
                     continue;
                 };
-                run.connection = None;
                 if run.lock.as_ref().is_none_or(|lock| lock.renewals == 0) {
                     engine.release(turn, key);
+                } else {
+                    run.connection = None;
                 }
             }
         });

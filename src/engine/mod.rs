@@ -75,9 +75,9 @@ pub use delivery::PULL_BYTES_MAX;
 pub use dependency::TOLD_ERROR_MAX;
 pub use event::{Event, EventKind, EventType, EventTypes, StallDetail, WorkerLoad};
 pub use figures::{
-    COMPACTION_PERIOD, Durability, Histogram, JobPreviews, LATENCY_BOUNDS, Latency, MemoryStats,
-    MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats,
-    StorageStatus, StorageUsage, Throughput, Timed, Totalled, Totals,
+    COMPACTION_PERIOD, Durability, HEALTH_JOBS_MAX, Histogram, JobPreviews, LATENCY_BOUNDS,
+    Latency, MemoryStats, MetricKind, Overview, QueueDetail, QueueHealth, QueueMetrics,
+    QueueSummary, Stats, StorageStatus, StorageUsage, Throughput, Timed, Totalled, Totals,
 };
 pub use flow::{Annotate, FLOW_DEPTH_MAX, FLOW_JOBS_MAX, FlowJob, FlowNode};
 pub use id::{IdSource, JobId, LockToken, StoredId};
@@ -104,7 +104,7 @@ pub use repeat::{Repeat, RepeatTiming};
 pub use report::BACKOFF_MAX;
 pub use rerun::{CompletedSelection, DlqSelection};
 pub use retention::LOG_LINES_MAX;
-pub use schedule::{FieldFault, PATTERN_MAX, Schedule, ScheduleError, check_zone};
+pub use schedule::{FieldFault, PATTERN_MAX, Schedule, ScheduleError, UNKNOWN_ZONE, check_zone};
 pub use store::{ATTEMPT_RECORDS_MAX, TIMELINE_MAX};
 pub use ties::find_cycle;
 pub use webhook::{
@@ -121,6 +121,7 @@ use figures::Figures;
 use link::Dependencies;
 use name::Names;
 use notice::Notices;
+use persist::Unstored;
 use queue::{QueueKey, Queues};
 use retention::Retention;
 use store::{JobKey, Store};
@@ -293,6 +294,10 @@ pub struct Engine {
     /// Jobs that are active.
     active: usize,
     service: Service,
+    /// Nobody could give a sign of life before: the start, or the end of a time in which nothing could be stored.
+    heard_since: Millis,
+    /// What an engine that takes the place of this one has to know.
+    unstored: Unstored,
     /// How the store is, as whoever keeps it says.
     storage: StorageStatus,
     /// Waiting pulls are served later: more jobs may become ready in the same step.
@@ -331,6 +336,8 @@ impl Engine {
             next_delivery: 0,
             active: 0,
             service: Service::Open,
+            heard_since: Millis::MIN,
+            unstored: Unstored::default(),
             storage: StorageStatus::IN_MEMORY,
             holding: false,
             instant: Millis::MIN,

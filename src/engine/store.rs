@@ -246,6 +246,11 @@ impl Job {
         self.life.as_ref().and_then(|life| life.run.as_ref())
     }
 
+    /// That of the lock of its delivery.
+    pub(super) fn token(&self) -> Option<LockToken> {
+        Some(self.run()?.lock.as_ref()?.token)
+    }
+
     /// Bytes that it takes in a frame, but for a few hundred that every job takes.
     pub(super) fn bytes(&self) -> usize {
         // An id that a client chose is shown twice.

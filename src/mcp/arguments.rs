@@ -8,8 +8,9 @@
 use serde_json::{Map, Number, Value};
 
 use super::nearest::nearest;
-use super::schema::{Form, OR, UNLISTED};
-use crate::command::QueueName;
+use super::schema::{AGAIN, Form, OR, UNLISTED};
+use crate::command::flow::is_flow_id;
+use crate::command::{ArgumentError, FlowFault, QueueName};
 
 /// Largest whole number that survives a reader which keeps numbers as doubles.
 pub const SAFE_INTEGER: i64 = (1 << 53) - 1;
@@ -25,8 +26,8 @@ pub struct Issue {
     pub message: String,
     /// What would fit, where that can be said.
     pub expected: Option<String>,
-    /// The message is a whole sentence that names the argument itself.
-    pub is_whole: bool,
+    /// For a message that is a text of the contract and stands for itself: what to do next.
+    pub hint: Option<&'static str>,
 }
 
 /// The arguments as the schema has them, or everything that is wrong with them.
@@ -65,7 +66,12 @@ impl Checker {
                 None => self.unknown(&key, path, properties),
                 Some(_) if value.is_null() => {}
                 Some(member) => {
-                    if let Some(value) = self.value(member, value, &path) {
+                    let items = member.get("items");
+                    let value = match items.filter(|items| items.get(AGAIN).is_some()) {
+                        Some(_) => self.list(member, schema, value, &path),
+                        None => self.value(member, value, &path),
+                    };
+                    if let Some(value) = value {
                         checked.insert(key, value);
                     } else {
                         // A fault of this member, so it is not missing as well.
@@ -97,7 +103,10 @@ impl Checker {
         }
         match schema.get("type").and_then(Value::as_str) {
             Some("object") => self.object_value(schema, value, path),
-            Some("array") => self.list(schema, value, path),
+            Some("array") => {
+                let items = schema.get("items").unwrap_or(&Value::Null);
+                self.list(schema, items, value, path)
+            }
             Some("string") => self.text(schema, value, path),
             Some("integer") => self.integer(schema, &value, path),
             Some("number") => self.number(schema, value, path),
@@ -122,7 +131,13 @@ impl Checker {
         }
     }
 
-    fn list(&mut self, schema: &Value, value: Value, path: &str) -> Option<Value> {
+    fn list(
+        &mut self,
+        schema: &Value,
+        item_schema: &Value,
+        value: Value,
+        path: &str,
+    ) -> Option<Value> {
         let items = match decoded_container(value) {
             Value::Array(items) => items,
             other => return self.mismatch(schema, &other, path),
@@ -130,7 +145,6 @@ impl Checker {
         if within(schema, "minItems", "maxItems", items.len()).is_none() {
             return self.mismatch(schema, &Value::Array(items), path);
         }
-        let item_schema = schema.get("items").unwrap_or(&Value::Null);
         let mut checked = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
             checked.extend(self.value(item_schema, item, &format!("{path}[{index}]")));
@@ -142,7 +156,7 @@ impl Checker {
         let form = Form::of(schema);
         let text = match value {
             Value::String(text) => text,
-            Value::Number(number) if form == Some(Form::Id) => match whole(&number) {
+            Value::Number(number) if is_id(form) => match whole(&number) {
                 Some(integer) => integer.to_string(),
                 // Readers with doubles have changed such a number before it came here.
                 None => {
@@ -152,15 +166,12 @@ impl Checker {
             },
             other => return self.mismatch(schema, &other, path),
         };
-        if form == Some(Form::Queue)
-            && let Err(error) = QueueName::new(&text)
-        {
-            let expected = Some(expected(schema));
+        if let Some((message, hint)) = own_fault(form, &text) {
             self.issues.push(Issue {
                 path: path.to_owned(),
-                message: error.to_string(),
-                expected,
-                is_whole: true,
+                message,
+                expected: Some(expected(schema)),
+                hint: Some(hint),
             });
             return None;
         }
@@ -168,7 +179,9 @@ impl Checker {
             .get("enum")
             .and_then(Value::as_array)
             .is_none_or(|list| list.iter().any(|listed| listed.as_str() == Some(&text)));
-        if !is_listed || within(schema, "minLength", "maxLength", text.chars().count()).is_none() {
+        let is_within = form == Some(Form::Url)
+            || within(schema, "minLength", "maxLength", text.chars().count()).is_some();
+        if !is_listed || !is_within {
             return self.mismatch(schema, &Value::String(text), path);
         }
         Some(Value::String(text))
@@ -236,30 +249,25 @@ impl Checker {
             path: path.to_owned(),
             message,
             expected: Some(expected),
-            is_whole: false,
+            hint: None,
         });
         None
     }
 
     fn missing(&mut self, schema: &Value, path: String) {
         let expected = Some(expected(schema));
-        let issue = if Form::of(schema) == Some(Form::Queue) {
-            let message = crate::command::ArgumentError::QueueRequired.to_string();
-            Issue {
-                path,
-                message,
-                expected,
-                is_whole: true,
-            }
+        let (message, hint) = if Form::of(schema) == Some(Form::Queue) {
+            let error = ArgumentError::QueueRequired;
+            (error.to_string(), Some(error.hint()))
         } else {
-            Issue {
-                path,
-                message: "is required".into(),
-                expected,
-                is_whole: false,
-            }
+            ("is required".into(), None)
         };
-        self.issues.push(issue);
+        self.issues.push(Issue {
+            path,
+            message,
+            expected,
+            hint,
+        });
     }
 
     fn unknown(&mut self, key: &str, path: String, properties: Option<&Map<String, Value>>) {
@@ -289,8 +297,31 @@ impl Checker {
             path,
             message,
             expected: None,
-            is_whole: false,
+            hint: None,
         });
+    }
+}
+
+const fn is_id(form: Option<Form>) -> bool {
+    matches!(form, Some(Form::Id | Form::FlowId))
+}
+
+/// The fault of a text for which the contract has a text of its own, and what to do.
+fn own_fault(form: Option<Form>, text: &str) -> Option<(String, &'static str)> {
+    let told = |fault: FlowFault| (fault.to_string(), fault.hint());
+    match form? {
+        Form::Queue => {
+            let error = QueueName::new(text).err()?;
+            Some((error.to_string(), error.hint()))
+        }
+        Form::FlowQueue if QueueName::new(text).is_err() => {
+            Some(told(FlowFault::Queue(quoted_text(text))))
+        }
+        // A text that is only too long has the message of its bound.
+        Form::FlowId if !is_flow_id(text) && (text.is_empty() || text.contains(':')) => {
+            Some(told(FlowFault::JobId))
+        }
+        _ => None,
     }
 }
 

@@ -17,9 +17,11 @@ use super::confirm::Asking;
 use super::disclosure::Loaded;
 use super::ending::Ending;
 use super::error::ToolError;
-use crate::broker::{Broker, EventFilter, Submitted};
-use crate::command::{CommandError, MoveToWait, Operation};
+use super::server_info::Server;
+use crate::broker::{EventFilter, Submitted};
+use crate::command::{Command, CommandError, MoveToWait, Operation, Reply};
 use crate::engine::{Delivery, EventKind, EventType, EventTypes, JobId, Millis, TokenGiven};
+use crate::handlers::Handlers;
 
 /// How often a long poll reports that it still waits, and how long a small step of progress may be held back.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -70,19 +72,64 @@ pub enum Measure {
 /// One call of a tool.
 #[derive(Clone)]
 pub struct Call {
-    broker: Arc<dyn Broker>,
-    shutdown: CancellationToken,
+    server: Arc<Server>,
     caller: Caller,
 }
 
 impl Call {
-    /// A call of `caller` on `broker`; its waits end when `shutdown` fires.
-    pub fn new(broker: Arc<dyn Broker>, shutdown: CancellationToken, caller: Caller) -> Self {
-        Self {
-            broker,
-            shutdown,
-            caller,
+    /// A call of `caller` on `server`.
+    pub(super) const fn new(server: Arc<Server>, caller: Caller) -> Self {
+        Self { server, caller }
+    }
+
+    /// The server it is made on.
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Whether its user can be asked by a form.
+    pub const fn can_ask(&self) -> bool {
+        !matches!(self.caller.asking, Asking::Never)
+    }
+
+    /// Whether its client is shown the tools of that toolset.
+    pub fn is_shown(&self, toolset: &str) -> bool {
+        let loaded = self.caller.loaded.as_ref();
+        self.server.selection.exposes(toolset)
+            || loaded.is_some_and(|loaded| loaded.contains(toolset))
+    }
+
+    /// The time by which everything happens, Unix ms.
+    pub fn now(&self) -> Millis {
+        self.server.broker.now()
+    }
+
+    /// Executes commands that read, at one instant; their replies in the same order.
+    ///
+    /// # Errors
+    /// That of the first one that fails.
+    pub async fn run_together(
+        &self,
+        mut commands: Vec<Command>,
+    ) -> Result<impl Iterator<Item = Reply> + use<>, ToolError> {
+        let mut submitted = Vec::with_capacity(commands.len());
+        let storing = self
+            .server
+            .broker
+            .submit(None, &mut commands, &mut submitted);
+        if let Some(storing) = storing {
+            storing.await?;
         }
+        let mut replies = Vec::with_capacity(submitted.len());
+        for answer in submitted {
+            replies.push(answer.wait().await?);
+        }
+        Ok(replies.into_iter())
+    }
+
+    /// The handlers of the process.
+    pub fn handlers(&self) -> &Handlers {
+        &self.server.handlers
     }
 
     /// Executes one command.
@@ -91,6 +138,7 @@ impl Call {
     /// Those of the command.
     pub async fn run<O: Operation>(&self, operation: O) -> Result<O::Reply, ToolError> {
         let reply = self
+            .server
             .broker
             .submit_one(None, operation.into())
             .wait()
@@ -107,14 +155,14 @@ impl Call {
         operation: O,
         measure: Measure,
     ) -> Result<O::Reply, ToolError> {
-        let reply = match self.broker.submit_one(None, operation.into()) {
+        let reply = match self.server.broker.submit_one(None, operation.into()) {
             Submitted::Done(reply) => reply,
             // The ends come first: a wait that is dropped gives back what it was handed, an answer that nobody
             // takes does not. Reports come before the answer, so that none is left behind.
             Submitted::Later(answer) => tokio::select! {
                 biased;
                 () = self.caller.cancelled.cancelled() => return Err(ToolError::Cancelled),
-                () = self.shutdown.cancelled() => return Err(CommandError::ShuttingDown.into()),
+                () = self.server.shutdown.cancelled() => return Err(CommandError::ShuttingDown.into()),
                 never = self.report(measure) => match never {},
                 reply = answer => reply,
             },
@@ -168,7 +216,7 @@ impl Call {
         job: &JobId,
         mut reported: f64,
     ) -> Infallible {
-        let mut events = self.broker.subscribe(EventFilter {
+        let mut events = self.server.broker.subscribe(EventFilter {
             queue,
             types: EventTypes::NONE.with(EventType::Progress),
         });
@@ -192,6 +240,17 @@ impl Call {
         }
         pending().await
     }
+}
+
+/// The next reply, which is that of the operation `O`.
+///
+/// # Errors
+/// When the broker answered out of turn.
+pub fn next_reply<O: Operation>(
+    replies: &mut impl Iterator<Item = Reply>,
+) -> Result<O::Reply, ToolError> {
+    let reply = replies.next().and_then(O::reply);
+    Ok(reply.ok_or(CommandError::Internal)?)
 }
 
 async fn report_time(reports: &mpsc::Sender<ProgressReport>, total: Millis) -> Infallible {

@@ -6,6 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
@@ -21,14 +22,19 @@ use super::error::ToolError;
 use super::foreign::visible;
 use super::nearest::nearest;
 use super::registry::{Disclosure, Registry, Selection, Tool};
+use super::server_info::{Server, ServerInfo};
 use crate::broker::Broker;
 use crate::command::CommandError;
+use crate::handlers::{Handlers, TargetHosts};
+use crate::metrics::{Exporter, ToolFigures};
 
 /// What a call of a tool gave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// It did what was asked; the object fits the tool's output schema.
     Success(Value),
+    /// The same, and the text of the result is this member as it is, not the object as JSON.
+    Text(&'static str, Value),
     /// It did not; the object says why.
     Failure(Value),
     /// The client has to ask this and to call again with the reply. Only for callers who are asked between two calls.
@@ -47,18 +53,26 @@ pub struct UnknownTool {
 
 /// Calls tools on one broker.
 pub struct Dispatcher {
-    registry: Arc<Registry>,
-    selection: Selection,
-    broker: Arc<dyn Broker>,
-    shutdown: CancellationToken,
+    server: Arc<Server>,
     gate: Option<Gate>,
-    model: Option<Arc<DecisionModel>>,
     meta: Vec<MetaTool>,
 }
 
 impl Dispatcher {
-    /// Tools of `registry`, those of `selection` exposed; waits end when `shutdown` fires. Nothing has to be confirmed.
+    /// Tools of `registry`, those of `selection` exposed, on a server in memory for one agent; waits end when `shutdown` fires.
+    /// Nothing has to be confirmed.
     pub fn new(
+        registry: Arc<Registry>,
+        selection: Selection,
+        broker: Arc<dyn Broker>,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self::on(ServerInfo::default(), registry, selection, broker, shutdown)
+    }
+
+    /// The same on the server that `info` describes.
+    pub fn on(
+        info: ServerInfo,
         registry: Arc<Registry>,
         selection: Selection,
         broker: Arc<dyn Broker>,
@@ -66,47 +80,82 @@ impl Dispatcher {
     ) -> Self {
         let is_dynamic = selection.disclosure() == Disclosure::Dynamic;
         let meta = is_dynamic.then(|| disclosure::tools(&registry, false));
-        Self {
+        let hosts = TargetHosts::default();
+        let handlers = Handlers::new(Arc::clone(&broker), hosts, shutdown.clone());
+        let figures = Arc::new(ToolFigures::new(registry.tools().map(|tool| tool.name)));
+        let metrics = Exporter::new(Arc::clone(&broker), info.labelled_queues)
+            .with_tools(Arc::clone(&figures));
+        let server = Server {
             registry,
             selection,
+            info,
             broker,
+            handlers: Arc::new(handlers),
             shutdown,
-            gate: None,
+            figures,
+            metrics,
             model: None,
+            is_confirming: false,
+            meta_tools: meta.as_ref().map_or(0, Vec::len),
+        };
+        Self {
+            server: Arc::new(server),
+            gate: None,
             meta: meta.unwrap_or_default(),
         }
+    }
+
+    /// The same with other handlers: those of the whole process.
+    #[must_use]
+    pub fn with_handlers(mut self, handlers: Arc<Handlers>) -> Self {
+        Arc::make_mut(&mut self.server).handlers = handlers;
+        self
     }
 
     /// The same with a model that finds toolsets and judges requests.
     #[must_use]
     pub fn with_model(mut self, model: Arc<DecisionModel>) -> Self {
         if !self.meta.is_empty() {
-            self.meta = disclosure::tools(&self.registry, true);
+            self.meta = disclosure::tools(self.registry(), true);
         }
-        self.model = Some(model);
+        let server = Arc::make_mut(&mut self.server);
+        server.meta_tools = self.meta.len();
+        server.model = Some(model);
         self
     }
 
     /// The same with guarded calls confirmed, also by the model if there is one by now.
     #[must_use]
     pub fn confirming(mut self) -> Self {
-        self.gate = Some(Gate::new(self.model.clone()));
+        let server = Arc::make_mut(&mut self.server);
+        server.is_confirming = true;
+        self.gate = Some(Gate::new(server.model.clone()));
         self
     }
 
-    /// The tools there are.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
+    /// A call of `caller`, for its handler.
+    pub(super) fn begin(&self, caller: Caller) -> Call {
+        Call::new(Arc::clone(&self.server), caller)
     }
 
-    /// Whether another server is the broker.
-    pub fn is_remote(&self) -> bool {
-        self.broker.is_remote()
+    /// The tools there are.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.server.registry
     }
 
     /// The toolsets that are exposed to everybody.
     pub fn selection(&self) -> &Selection {
-        &self.selection
+        &self.server.selection
+    }
+
+    /// What the server is.
+    pub fn info(&self) -> &ServerInfo {
+        &self.server.info
+    }
+
+    /// The metrics of the broker, with those of the calls made here.
+    pub fn metrics(&self) -> &Exporter {
+        &self.server.metrics
     }
 
     /// The tools about tools, in the order of the list.
@@ -116,14 +165,14 @@ impl Dispatcher {
 
     /// The tools that are exposed to everybody, in the order of the list.
     pub fn exposed(&self) -> impl Iterator<Item = &Tool> {
-        let tools = self.registry.tools();
-        tools.filter(|tool| self.selection.exposes(tool.toolset))
+        let tools = self.registry().tools();
+        tools.filter(|tool| self.selection().exposes(tool.toolset))
     }
 
     /// The same with those that a client has loaded.
     pub fn exposed_with(&self, loaded: &Loaded) -> impl Iterator<Item = &Tool> {
-        let tools = self.registry.tools();
-        tools.filter(|tool| self.selection.exposes(tool.toolset) || loaded.contains(tool.toolset))
+        let tools = self.registry().tools();
+        tools.filter(|tool| self.selection().exposes(tool.toolset) || loaded.contains(tool.toolset))
     }
 
     /// Calls a tool.
@@ -149,8 +198,8 @@ impl Dispatcher {
         };
         Ok(match meta.meta {
             Meta::Enable => {
-                let ids = disclosure::asked_for(&self.registry, &arguments);
-                let loaded = disclosure::load(&self.registry, &ids, caller.loaded.as_ref());
+                let ids = disclosure::asked_for(self.registry(), &arguments);
+                let loaded = disclosure::load(self.registry(), &ids, caller.loaded.as_ref());
                 Answer::Success(loaded)
             }
             Meta::Call => {
@@ -174,9 +223,9 @@ impl Dispatcher {
         arguments: &Map<String, Value>,
         caller: &Caller,
     ) -> Result<Value, ToolError> {
-        let model = self.model.as_ref().ok_or(ToolError::Internal)?;
+        let model = self.server.model.as_ref().ok_or(ToolError::Internal)?;
         let request = arguments.get("request").and_then(Value::as_str);
-        let toolsets = || self.registry.toolsets();
+        let toolsets = || self.registry().toolsets();
         let options = toolsets().map(|toolset| (toolset.id, toolset.line.as_str()));
         let chosen = self
             .unless_ended(caller, model.choose(request.unwrap_or_default(), options))
@@ -186,7 +235,7 @@ impl Dispatcher {
             .map(|toolset| toolset.id)
             .filter(|id| *id == chosen.choice)
             .collect();
-        let mut loaded = disclosure::load(&self.registry, &ids, caller.loaded.as_ref());
+        let mut loaded = disclosure::load(self.registry(), &ids, caller.loaded.as_ref());
         if let Some(members) = loaded.as_object_mut() {
             members.insert("probabilities".into(), chosen.probabilities.into());
         }
@@ -199,13 +248,14 @@ impl Dispatcher {
         given: Map<String, Value>,
         caller: Caller,
     ) -> Result<Answer, UnknownTool> {
-        let Some(tool) = self.registry.tool(name) else {
-            let names = self.registry.tools().map(|tool| tool.name);
+        let Some(tool) = self.registry().tool(name) else {
+            let names = self.registry().tools().map(|tool| tool.name);
             return Err(UnknownTool {
                 name: name.to_owned(),
                 nearest: nearest(name, names),
             });
         };
+        let started = Instant::now();
         let contained = AssertUnwindSafe(self.answer(tool, given, caller))
             .catch_unwind()
             .await;
@@ -214,6 +264,14 @@ impl Dispatcher {
             tracing::error!(tool = tool.name, "a tool panicked");
             Err(ToolError::Internal)
         });
+        // A call that waits for consent, or did not get it, has not been made.
+        if !matches!(
+            result,
+            Ok(Answer::Question(_)) | Err(ToolError::Unconfirmed(_))
+        ) {
+            let figures = &self.server.figures;
+            figures.record(tool.name, result.is_ok(), started.elapsed());
+        }
         Ok(result.unwrap_or_else(|error| Answer::Failure(error.body(tool.name))))
     }
 
@@ -225,14 +283,12 @@ impl Dispatcher {
     ) -> Result<Answer, ToolError> {
         self.refuse_hidden(tool, &caller)?;
         let mut arguments = arguments::check(&tool.input, given).map_err(ToolError::Arguments)?;
-        let call = Call::new(
-            Arc::clone(&self.broker),
-            self.shutdown.clone(),
-            caller.clone(),
-        );
+        let call = self.begin(caller.clone());
         if let Some(guard) = &tool.guard {
             let given = confirm::Given::take(&mut arguments);
+            let is_narrow = |narrow| arguments.contains_key(narrow);
             let gate = self.gate.as_ref();
+            let gate = gate.filter(|_| !tool.policy.unless.is_some_and(is_narrow));
             if given.is_dry || gate.is_some() {
                 let target = arguments.get(guard.target).cloned().unwrap_or_default();
                 let looked_up = (guard.impact)(call.clone(), arguments.clone()).await;
@@ -251,16 +307,20 @@ impl Dispatcher {
                 }
             }
         }
-        (tool.run)(call, arguments).await.map(Answer::Success)
+        let value = (tool.run)(call, arguments).await?;
+        Ok(match tool.text_member {
+            Some(member) => Answer::Text(member, value),
+            None => Answer::Success(value),
+        })
     }
 
     fn refuse_hidden(&self, tool: &Tool, caller: &Caller) -> Result<(), ToolError> {
         let (name, toolset) = (tool.name, tool.toolset);
-        if self.selection.exposes(toolset) {
+        if self.selection().exposes(toolset) {
             return Ok(());
         }
         let is_loaded = |loaded: &Loaded| loaded.contains(toolset);
-        match self.selection.disclosure() {
+        match self.selection().disclosure() {
             Disclosure::Dynamic if caller.loaded.as_ref().is_none_or(is_loaded) => Ok(()),
             Disclosure::Dynamic => Err(ToolError::NotLoaded {
                 tool: name,
@@ -282,7 +342,7 @@ impl Dispatcher {
         tokio::select! {
             biased;
             () = caller.cancelled.cancelled() => Err(ToolError::Cancelled),
-            () = self.shutdown.cancelled() => Err(CommandError::ShuttingDown.into()),
+            () = self.server.shutdown.cancelled() => Err(CommandError::ShuttingDown.into()),
             value = outside => Ok(value),
         }
     }

@@ -11,11 +11,16 @@ use thiserror::Error;
 use super::arguments::Issue;
 use super::confirm::Unconfirmed;
 use super::decision::Undecided;
-use crate::command::{ArgumentError, CommandError, ErrorCode};
-use crate::engine::{JobId, Refusal};
+use super::view::cut;
+use crate::command::address::Forbidden;
+use crate::command::bounds::CRON_NAME_MAX;
+use crate::command::{ArgumentError, CommandError, ErrorCode, FlowFault, ReplyFault};
+use crate::engine::{JobId, Refusal, ScheduleError, UNKNOWN_ZONE};
 
 /// Faults of one call that are listed; the rest is counted.
 const ISSUES_MAX: usize = 20;
+/// Bytes of a name that an error repeats: no schedule has a longer one.
+const NAME_SHOWN: usize = 4 * CRON_NAME_MAX;
 
 /// Why a tool call failed.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -49,6 +54,18 @@ pub enum ToolError {
         error: CommandError,
         /// What to do next, in at most 160 characters.
         hint: String,
+    },
+    /// There is no such schedule.
+    #[error("Cron not found")]
+    CronNotFound {
+        /// The name that was looked up.
+        name: String,
+    },
+    /// There is no such job in that queue, so no tree below it.
+    #[error("Flow not found")]
+    FlowNotFound {
+        /// What is known of the job, in at most 160 characters.
+        hint: Option<String>,
     },
     /// The tool exists, but this server does not expose its toolset.
     #[error("{tool} is not enabled on this server (toolset {toolset})")]
@@ -101,6 +118,10 @@ pub enum Rule {
     CursorOrOffset,
     /// A cursor continues the listing it came from.
     CursorOfAnotherListing,
+    /// Only a pattern names times of the day.
+    TimezoneNeedsSchedule,
+    /// A zone is one of the database of time zones.
+    UnknownTimezone,
 }
 
 impl Rule {
@@ -112,6 +133,10 @@ impl Rule {
             Self::TokenPerJob => "tokens must have exactly one entry per jobId",
             Self::CursorOrOffset => "cursor and offset cannot be combined",
             Self::CursorOfAnotherListing => "cursor does not belong to this listing",
+            Self::TimezoneNeedsSchedule => {
+                "timezone applies only to a cron pattern: set schedule, or omit timezone"
+            }
+            Self::UnknownTimezone => UNKNOWN_ZONE,
         }
     }
 
@@ -122,6 +147,7 @@ impl Rule {
             Self::ExtendRequiresTtl => "deduplication.extend",
             Self::TokenPerJob => "tokens",
             Self::CursorOrOffset | Self::CursorOfAnotherListing => "cursor",
+            Self::TimezoneNeedsSchedule | Self::UnknownTimezone => "timezone",
         }
     }
 
@@ -135,8 +161,12 @@ impl Rule {
             }
             Self::CursorOrOffset => "Pass nextCursor of the page before as cursor, and no offset.",
             Self::CursorOfAnotherListing => {
-                "Use the nextCursor of the same tool, queue and state, or leave cursor out to start over."
+                "Use the nextCursor of the same tool, queue and filter, or leave cursor out to start over."
             }
+            Self::TimezoneNeedsSchedule => {
+                "An interval is the same in every zone. For a time of the day pass a cron pattern, such as 0 9 * * *."
+            }
+            Self::UnknownTimezone => "Offsets such as +02:00 are none. Leave timezone out for UTC.",
         }
     }
 }
@@ -171,7 +201,9 @@ impl ToolError {
             }
             Self::Command(error) | Self::Hinted { error, .. } => error.code(),
             Self::NotEnabled { .. } | Self::NotLoaded { .. } => ErrorCode::NotLoaded,
-            Self::UnknownTool { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::CronNotFound { .. } | Self::FlowNotFound { .. } => {
+                ErrorCode::NotFound
+            }
             Self::Undecided(_) => ErrorCode::BackendUnavailable,
             Self::Unconfirmed(unconfirmed) => unconfirmed.code(),
             Self::Cancelled => ErrorCode::Cancelled,
@@ -183,14 +215,16 @@ impl ToolError {
     pub fn hint(&self) -> Option<Cow<'_, str>> {
         Some(match self {
             Self::Arguments(issues) => match issues.as_slice() {
-                // The one fault that has a text of its own is about a queue name.
-                [issue] if issue.is_whole => ArgumentError::QueueInvalid.hint().into(),
+                [issue] => issue.hint?.into(),
                 _ => return None,
             },
             Self::Rule { rule, .. } => rule.hint().into(),
             Self::Payload { .. } => "A member whose key begins with $ stands for a value JSON lacks; wrap a real one in $object.".into(),
             Self::Command(error) => error.hint().into(),
             Self::Hinted { hint, .. } => hint.into(),
+            Self::CronNotFound { .. } => "bunqueue_list_crons shows the schedules there are; a name is matched exactly.".into(),
+            Self::FlowNotFound { hint: Some(hint) } => hint.into(),
+            Self::FlowNotFound { hint: None } => "There is no such job: check the id. Finished jobs are deleted some time after their end.".into(),
             Self::NotEnabled { .. } => "Ask the operator to add the toolset to BUNQUEUE_MCP_TOOLSETS.".into(),
             Self::UnknownTool { nearest, .. } => match nearest {
                 Some(name) => format!("Did you mean {name}?").into(),
@@ -208,6 +242,9 @@ impl ToolError {
     /// The error object that the text of the result holds.
     pub fn body(&self, tool: &str) -> Value {
         let mut body = json!({ "error": self.text(tool), "code": self.code().name() });
+        if let Self::CronNotFound { name } = self {
+            put(&mut body, "name", cut(name, NAME_SHOWN).into());
+        }
         if let Some(hint) = self.hint() {
             put(&mut body, "hint", hint.into());
         }
@@ -227,7 +264,7 @@ impl ToolError {
     fn text(&self, tool: &str) -> String {
         match self {
             Self::Arguments(issues) => match issues.as_slice() {
-                [issue] if issue.is_whole => issue.message.clone(),
+                [issue] if issue.hint.is_some() => issue.message.clone(),
                 _ => format!("Invalid arguments for {tool}: {self}"),
             },
             Self::Payload { .. } => format!("Invalid arguments for {tool}: {self}"),
@@ -263,8 +300,37 @@ impl ToolError {
                     &error.to_string(),
                 )]
             }
+            Self::Command(CommandError::FlowNode { path, error })
+                if self.code() == ErrorCode::InvalidArguments =>
+            {
+                vec![issue(&below(path, argument(error)), &error.to_string())]
+            }
+            Self::Command(CommandError::FlowAt { path, fault })
+                if self.code() == ErrorCode::InvalidArguments =>
+            {
+                vec![issue(
+                    &below(path, flow_argument(fault)),
+                    &fault.to_string(),
+                )]
+            }
             _ => Vec::new(),
         }
+    }
+}
+
+/// The path of a member; either may be empty.
+fn below(path: &str, member: &str) -> String {
+    let parts = [path, member].into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// The member of a job in a flow that a fault speaks of; empty when it is the job itself.
+const fn flow_argument(fault: &FlowFault) -> &'static str {
+    match fault {
+        FlowFault::JobId | FlowFault::DuplicateId(_) => "opts.jobId",
+        FlowFault::Queue(_) => "queueName",
+        FlowFault::ReservedKey(_) | FlowFault::DataNotObject | FlowFault::DataTooLarge => "data",
+        _ => "",
     }
 }
 
@@ -364,8 +430,38 @@ pub enum Cause {
     QueueInvalid,
     /// One job of several has a fault.
     BatchEntry,
+    /// An id of a flow's job is empty or has a colon.
+    FlowJobId,
+    /// An id occurs twice in a flow.
+    FlowDuplicateId,
+    /// A queue of a flow has a name that none may have.
+    FlowQueue,
+    /// A flow has too many levels.
+    FlowTooDeep,
+    /// A flow has too many jobs.
+    FlowTooManyJobs,
+    /// Data of a flow's job has a key that belongs to the queue.
+    FlowReservedKey,
+    /// No such job in that queue.
+    FlowNotFound,
     /// Arguments do not fit together.
     Rule(Rule),
+    /// No such schedule.
+    CronNotFound,
+    /// A schedule without any time.
+    CronTiming,
+    /// A cron pattern that is none.
+    CronExpression,
+    /// A webhook that would call where it must not.
+    WebhookHost(Forbidden),
+    /// A webhook that would not speak HTTP.
+    WebhookScheme,
+    /// The URL of a webhook is over its bound.
+    WebhookUrlTooLong,
+    /// The URL of a webhook is none.
+    WebhookUrlInvalid,
+    /// A broker elsewhere answered what is no answer.
+    Reply(ReplyFault),
 }
 
 /// A [`Cause`] in words.
@@ -392,6 +488,34 @@ impl Cause {
             Self::QueueTooLong => CommandError::from(ArgumentError::QueueTooLong).into(),
             Self::QueueInvalid => CommandError::from(ArgumentError::QueueInvalid).into(),
             Self::Rule(rule) => rule.broken(),
+            Self::CronNotFound => ToolError::CronNotFound {
+                name: "<name>".into(),
+            },
+            Self::CronTiming => CommandError::from(ArgumentError::CronTiming).into(),
+            Self::WebhookHost(host) => CommandError::from(ArgumentError::WebhookHost(host)).into(),
+            Self::WebhookScheme => CommandError::from(ArgumentError::WebhookScheme).into(),
+            Self::WebhookUrlTooLong => CommandError::from(ArgumentError::WebhookUrlTooLong).into(),
+            Self::WebhookUrlInvalid => CommandError::from(ArgumentError::WebhookUrlInvalid).into(),
+            Self::Reply(fault) => CommandError::Reply(fault).into(),
+            Self::CronExpression => {
+                let fault = ArgumentError::CronExpression(ScheduleError::Never);
+                return CauseText {
+                    text: "Invalid cron expression: <parser message>".into(),
+                    code: ErrorCode::InvalidArguments,
+                    hint: fault.hint().into(),
+                };
+            }
+            Self::FlowJobId => CommandError::from(FlowFault::JobId).into(),
+            Self::FlowDuplicateId => {
+                CommandError::from(FlowFault::DuplicateId("<id>".into())).into()
+            }
+            Self::FlowQueue => CommandError::from(FlowFault::Queue("<name>".into())).into(),
+            Self::FlowTooDeep => CommandError::from(FlowFault::TooDeep).into(),
+            Self::FlowTooManyJobs => CommandError::from(FlowFault::TooManyJobs).into(),
+            Self::FlowReservedKey => {
+                CommandError::from(FlowFault::ReservedKey("<key>".into())).into()
+            }
+            Self::FlowNotFound => ToolError::FlowNotFound { hint: None },
             Self::BatchEntry => {
                 return CauseText {
                     text: "jobs[<i>]: <reason>".into(),

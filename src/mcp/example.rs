@@ -2,8 +2,8 @@
 //! source of ids, so that every documented answer is a real one and the same each time.
 //!
 //! Each toolset plays in a fresh world, its examples in file order. In an answer, `<word:number>` matches any text and
-//! remembers it for later calls; `<any>` matches anything that is there. The documentation prints what was
-//! really answered; a test plays everything.
+//! remembers it for later calls; `<any>` matches anything that is there and stands for what differs from run to run. The
+//! documentation prints what was really answered, but for that; a test plays everything.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ use crate::engine::{Config, Delivery, FailReport, JobId, Millis, TokenGiven};
 
 /// The time in the world: 2026-01-05T09:00:00Z.
 pub const NOW: Millis = 1_767_603_600_000;
+/// In the answer of an example: anything.
+const ANY: &str = "<any>";
 const HOUR: Millis = 3_600_000;
 
 /// An example as it was played.
@@ -34,7 +36,7 @@ pub struct Played {
     pub tool: &'static str,
     /// The arguments, with what earlier answers gave.
     pub call: Value,
-    /// The answer.
+    /// The answer, with [`ANY`] for what differs from run to run.
     pub answer: Value,
     /// The call was refused, as the example says.
     pub is_error: bool,
@@ -102,8 +104,8 @@ pub fn play(registry: &Arc<Registry>, toolset: &str) -> Result<Vec<Played>, Exam
             let answered = dispatcher
                 .call(tool.name, arguments, Caller::default())
                 .now_or_never();
-            let (answer, is_error) = match answered {
-                Some(Ok(Answer::Success(answer))) => (answer, false),
+            let (mut answer, is_error) = match answered {
+                Some(Ok(Answer::Success(answer) | Answer::Text(_, answer))) => (answer, false),
                 Some(Ok(Answer::Failure(body))) => (body, true),
                 Some(Err(_) | Ok(Answer::Question(_))) | None => {
                     return Err(fault(ExampleErrorKind::Waits));
@@ -119,6 +121,7 @@ pub fn play(registry: &Arc<Registry>, toolset: &str) -> Result<Vec<Played>, Exam
             }
             if let Some(expected) = &example.answer {
                 matches(&expected.pattern, &answer, "answer", &mut known).map_err(fault)?;
+                mask(&expected.pattern, &mut answer);
             }
             played.push(Played {
                 tool: tool.name,
@@ -171,7 +174,7 @@ fn matches(
     known: &mut HashMap<String, Value>,
 ) -> Result<(), ExampleErrorKind> {
     let is_match = match (expected, found) {
-        (Value::String(text), _) if text == "<any>" => !found.is_null(),
+        (Value::String(text), _) if text == ANY => !found.is_null(),
         (Value::String(text), Value::String(_)) if is_placeholder(text) => {
             known.entry(text.clone()).or_insert_with(|| found.clone()) == found
         }
@@ -198,6 +201,26 @@ fn matches(
         expected: expected.to_string(),
         found: found.to_string(),
     })
+}
+
+/// Puts [`ANY`] wherever the example says so.
+fn mask(expected: &Value, answer: &mut Value) {
+    match (expected, answer) {
+        (Value::String(text), answer) if text == ANY => *answer = ANY.into(),
+        (Value::Object(members), Value::Object(found)) => {
+            for (key, expected) in members {
+                if let Some(found) = found.get_mut(key) {
+                    mask(expected, found);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(found)) => {
+            for (expected, found) in items.iter().zip(found) {
+                mask(expected, found);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The world of the examples: queue `email` with one job of every kind, and `reports` with jobs that wait.

@@ -26,6 +26,7 @@ mod parameter;
 mod prose;
 mod registry;
 pub mod schema;
+mod server_info;
 pub mod stdio;
 mod tools;
 mod view;
@@ -47,6 +48,7 @@ pub use registry::{
     Disclosure, Policy, Problem, Registry, RegistryError, Selection, SelectionError, Tool,
     ToolsetInfo,
 };
+pub use server_info::{CountedSession, HttpFacts, Mode, OpenSessions, ServerInfo, Transport};
 
 /// How long requests in flight may go on after the shutdown token fired. With the time to close the backend this keeps the
 /// process within the 2 seconds that the end of input or a signal may take while requests are open.

@@ -49,7 +49,12 @@ pub const ITEM_MAX: usize = ANSWER_MAX - ENVELOPE;
 
 /// Whether an item, as it is answered, is too long for any answer.
 pub fn is_too_long(item: &Map<String, Value>) -> bool {
-    serde_json::to_string(item).is_ok_and(|text| text.len() >= ITEM_MAX)
+    is_longer(item, ITEM_MAX)
+}
+
+/// Whether an object, as it is answered, has `max` bytes or more.
+pub fn is_longer(object: &Map<String, Value>, max: usize) -> bool {
+    serde_json::to_string(object).is_ok_and(|text| text.len() >= max)
 }
 
 /// A cursor of the listing that `scope` names, at `position`.

@@ -5,6 +5,7 @@
 //! schemas, checks and documentation cannot disagree.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -12,10 +13,10 @@ use serde_json::Value;
 
 use super::schema::{FORM, Form, OR};
 use crate::command::QueueName;
-use crate::command::bounds::{BACKOFF_CAP_MAX, QUEUE_NAME_MAX};
+use crate::command::bounds::{BACKOFF_CAP_MAX, QUEUE_NAME_MAX, WEBHOOK_URL_MAX};
 use crate::command::draft::BackoffDraft;
 use crate::command::given::Number;
-use crate::engine::{Bucket, JobId, State, TokenGiven};
+use crate::engine::{Bucket, FailureReason, JobId, State, TokenGiven, WebhookEvent};
 
 /// Ms in a day: the longest backoff, timeout and lock.
 pub const DAY: i64 = 86_400_000;
@@ -120,20 +121,49 @@ inline_schema!(
     })
 );
 
-/// One id of a list; ids in lists carry no length bounds, since a wrong one is simply not found.
+/// The id that a caller chooses for a job of a flow.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(transparent)]
-pub struct ListedId(Id);
+pub struct FlowId(pub String);
 
 inline_schema!(
-    ListedId,
+    FlowId,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": ID_MAX, FORM: Form::FlowId.name(),
+    })
+);
+
+/// The name of the queue of a job in a flow; checked with the flow.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct FlowQueue(pub String);
+
+inline_schema!(
+    FlowQueue,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": QUEUE_NAME_MAX, FORM: Form::FlowQueue.name(),
+    })
+);
+
+/// The id of something that is looked up. It carries no length bounds, since a wrong one is simply not found.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct AnyId(pub String);
+
+inline_schema!(
+    AnyId,
     json_schema!({ "type": "string", FORM: Form::Id.name() })
 );
 
-impl ListedId {
-    /// The id.
+impl AnyId {
+    /// As the id of a job.
     pub fn job(&self) -> JobId {
-        self.0.job()
+        JobId::from_text(&self.0)
+    }
+
+    /// As the id of anything else.
+    pub fn shared(&self) -> Arc<str> {
+        self.0.as_str().into()
     }
 }
 
@@ -159,6 +189,11 @@ pub struct Whole<const MIN: i64, const MAX: i64>(pub i64);
 inline_schema!(Whole<const MIN, const MAX>, integer(MIN, MAX, None));
 
 impl<const MIN: i64, const MAX: i64> Whole<MIN, MAX> {
+    /// As a job draft takes it.
+    pub fn draft(number: Option<Self>) -> Number {
+        number.map_or(Number::Absent, |number| Number::Value(number.0 as f64))
+    }
+
     /// The number as a count; bounds that allow negative numbers make no sense here.
     pub fn count(self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
@@ -256,6 +291,43 @@ impl StateFilter {
         &self.0
     }
 }
+
+/// Why a job failed, as a filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Reason(pub FailureReason);
+
+inline_schema!(
+    Reason,
+    json_schema!({ "type": "string", "enum": FailureReason::ALL.map(FailureReason::name) })
+);
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let reason = FailureReason::from_name(&name);
+        reason.map(Self).ok_or(D::Error::custom("no such reason"))
+    }
+}
+
+/// The address of a webhook. Everything about it is checked with the command, which has the texts of its faults.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct WebhookUrl(pub String);
+
+inline_schema!(
+    WebhookUrl,
+    json_schema!({ "type": "string", "maxLength": WEBHOOK_URL_MAX, FORM: Form::Url.name() })
+);
+
+/// The name of what a webhook is called for.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct EventName(pub String);
+
+inline_schema!(
+    EventName,
+    json_schema!({ "type": "string", "enum": WebhookEvent::ALL.map(WebhookEvent::name) })
+);
 
 /// How long a failed job waits before its next attempt: an object, or a bare number of ms.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]

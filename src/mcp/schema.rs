@@ -17,8 +17,12 @@ pub const FORM: &str = "x-form";
 pub const OR: &str = "x-or";
 /// Key of a full schema: accepted or answered, but left out of the published one.
 pub const UNLISTED: &str = "x-unlisted";
-/// Key of a full schema of an object: the only members that are published, without their descriptions.
+/// Key of a full schema of an object: the only members that are published, without their descriptions; an empty list
+/// publishes an object that does not tell its members.
 pub const BRIEF: &str = "x-brief";
+/// Key of a full schema of the items of a list: they are checked as the object is in which the list stands, to any depth. What
+/// this schema says of them itself is only shown: no published schema may refer to another (rule S4).
+pub const AGAIN: &str = "x-again";
 
 /// What a value is beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +35,25 @@ pub enum Form {
     Millis,
     /// Any JSON value, whatever the type says.
     Any,
+    /// A URL; its length is judged with its other rules.
+    Url,
+    /// A queue name of a job in a flow, whose faults have a text of their own.
+    FlowQueue,
+    /// The id of a job in a flow, whose faults have a text of their own; else as [`Form::Id`].
+    FlowId,
 }
 
 impl Form {
+    const ALL: [Self; 7] = [
+        Self::Queue,
+        Self::Id,
+        Self::Millis,
+        Self::Any,
+        Self::FlowQueue,
+        Self::FlowId,
+        Self::Url,
+    ];
+
     /// Its name in a schema.
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,15 +61,16 @@ impl Form {
             Self::Id => "id",
             Self::Millis => "millis",
             Self::Any => "any",
+            Self::Url => "url",
+            Self::FlowQueue => "flow-queue",
+            Self::FlowId => "flow-id",
         }
     }
 
     /// The form of a schema.
     pub fn of(schema: &Value) -> Option<Self> {
         let name = schema.get(FORM)?.as_str()?;
-        [Self::Queue, Self::Id, Self::Millis, Self::Any]
-            .into_iter()
-            .find(|form| form.name() == name)
+        Self::ALL.into_iter().find(|form| form.name() == name)
     }
 }
 
@@ -300,6 +321,11 @@ fn publish_node(schema: &Value, prune: &mut impl FnMut(&mut JsonObject, bool)) -
     node.retain(|key, _| !key.starts_with("x-"));
     if let Some(Value::Object(properties)) = full.get("properties") {
         let mut shown = Map::new();
+        if brief.as_ref().is_some_and(Vec::is_empty) {
+            node.remove("properties");
+            node.remove("required");
+            return node;
+        }
         for (name, member) in properties {
             let is_left_out = brief.as_ref().is_some_and(|brief| !brief.contains(name));
             if is_left_out || member.get(UNLISTED).is_some() {

@@ -3,13 +3,17 @@
 
 mod process;
 mod text;
+mod tools;
 mod warning;
 
 use std::sync::Arc;
 
 pub use process::Process;
 pub use text::{CONTENT_TYPE, render};
+pub use tools::ToolFigures;
 pub use warning::{warn_of_memory, warn_of_storage};
+
+use text::Text;
 
 use crate::broker::{Broker, BrokerExt};
 use crate::command::{CommandError, GetOverview};
@@ -19,6 +23,7 @@ use crate::command::{CommandError, GetOverview};
 pub struct Exporter {
     broker: Arc<dyn Broker>,
     labelled_queues: usize,
+    tools: Option<Arc<ToolFigures>>,
 }
 
 impl Exporter {
@@ -27,7 +32,15 @@ impl Exporter {
         Self {
             broker,
             labelled_queues,
+            tools: None,
         }
+    }
+
+    /// The same, with the figures of the tools that agents call.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Arc<ToolFigures>) -> Self {
+        self.tools = Some(tools);
+        self
     }
 
     /// The text of this moment.
@@ -45,6 +58,10 @@ impl Exporter {
         let overview = self.broker.call(asked).await?;
         let connections = self.broker.connections();
         let process = Process::now();
-        Ok(render(&overview, &process, connections))
+        let mut text = Text::after(render(&overview, &process, connections));
+        if let Some(tools) = &self.tools {
+            tools.write(&mut text);
+        }
+        Ok(text.into_string())
     }
 }

@@ -40,17 +40,28 @@ pub fn render(overview: &Overview, process: &Process, connections: usize) -> Str
     text.0
 }
 
+/// A text in the making.
 #[derive(Default)]
-struct Text(String);
+pub(super) struct Text(String);
 
 impl Text {
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+    /// A text to go on with.
+    pub(super) const fn after(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text so far.
+    pub(super) fn into_string(self) -> String {
+        self.0
+    }
+
+    pub(super) fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a text cannot fail.
         let _ = self.0.write_fmt(line);
         self.0.push('\n');
     }
 
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
     }

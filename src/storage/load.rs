@@ -36,6 +36,19 @@ pub(super) fn load(
     now: Millis,
     effects: &mut Effects,
 ) -> Result<Engine, StoreError> {
+    Ok(read(connection, config, seed, now)?.finish(effects))
+}
+
+/// Everything that the file holds, before anything is made of it.
+///
+/// # Errors
+/// [`StoreError`].
+pub(super) fn read(
+    connection: &Connection,
+    config: Config,
+    seed: [u8; 32],
+    now: Millis,
+) -> Result<Loader, StoreError> {
     let mut loader = Loader::new(config, seed, now, annotate);
     let totals = connection.query_row("SELECT value FROM meta WHERE name = ?1", [TOTALS], |row| {
         Ok(unpacked(row, 0, "the totals"))
@@ -46,7 +59,7 @@ pub(super) fn load(
     let names = load_queues(connection, &mut loader)?;
     load_rest(connection, &mut loader, &names)?;
     load_jobs(connection, &mut loader, &names)?;
-    Ok(loader.finish(effects))
+    Ok(loader)
 }
 
 fn each(

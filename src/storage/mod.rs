@@ -128,6 +128,20 @@ impl Store {
         load::load(&self.connection, config, seed, now, effects)
     }
 
+    /// As [`Store::load`], in the process that has handed out what the file says is handed out: that goes on.
+    ///
+    /// # Errors
+    /// Those of [`Store::load`].
+    pub fn reload(
+        &self,
+        config: Config,
+        seed: [u8; 32],
+        now: Millis,
+        effects: &mut Effects,
+    ) -> Result<Engine, StoreError> {
+        Ok(load::read(&self.connection, config, seed, now)?.go_on(effects))
+    }
+
     /// Reads what the engine has let go of ([`Engine::chill`]), from any thread.
     pub fn bodies(&self) -> Bodies {
         Bodies::new(&self.path)

@@ -202,6 +202,11 @@ impl Image {
         now: Millis,
         effects: &mut Effects,
     ) -> Result<Engine, LoadError> {
+        Ok(self.loader(config, seed, now)?.finish(effects))
+    }
+
+    /// What reads this.
+    pub fn loader(&self, config: Config, seed: [u8; 32], now: Millis) -> Result<Loader, LoadError> {
         let mut loader = Loader::new(config, seed, now, annotate);
         loader.totals(self.totals);
         for record in self.queues.values() {
@@ -234,7 +239,7 @@ impl Image {
             record.data = self.data.get(seq).cloned().flatten();
             loader.job(record, ties, lines)?;
         }
-        Ok(loader.finish(effects))
+        Ok(loader)
     }
 }
 

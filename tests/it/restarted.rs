@@ -64,6 +64,9 @@ const NOT_OVER_A_RESTART: [(&str, &[&str]); 8] = [
         "nothing: they put engines in the place of others themselves",
         &[
             "engine::figures::an_engine_that_is_loaded_again_counts_on",
+            "engine::inherit::a_stored_delivery_can_be_given_back_even_if_its_end_was_lost",
+            "engine::inherit::nobody_is_charged_for_silence_while_signs_of_life_were_refused",
+            "engine::inherit::numbers_of_waits_and_deliveries_are_given_once",
             "engine::notice::who_wants_notices_gets_them_from_an_engine_that_takes_the_place_of_another",
             "hard::limit::hard_p2_every_way_back_for_a_slot_over_restarts",
         ],

@@ -9,16 +9,21 @@ const COMMAND: &[&str] = &["engine"];
 const BASE: &[&str] = &["engine", "command"];
 const BROKER: &[&str] = &["engine", "command", "wire", "storage", "net"];
 const METRICS: &[&str] = &["engine", "command", "wire", "storage", "net", "broker"];
+const HANDLERS: &[&str] = &["engine", "command", "wire", "storage", "broker", "net"];
 const DOOR: &[&str] = &[
     "engine", "command", "wire", "storage", "broker", "metrics", "net",
 ];
+/// Agents also register handlers.
+const MCP: &[&str] = &[
+    "engine", "command", "wire", "storage", "broker", "metrics", "net", "handlers",
+];
 /// Settings are parsed into the types of the doors they are for; no door reads them itself.
 const SETTINGS: &[&str] = &[
-    "engine", "command", "storage", "broker", "server", "mcp", "http", "net",
+    "engine", "command", "storage", "broker", "server", "mcp", "http", "net", "handlers",
 ];
 const TOP: &[&str] = &[
     "engine", "command", "wire", "storage", "broker", "metrics", "net", "config", "server", "mcp",
-    "events", "webhooks", "http", "docgen",
+    "events", "webhooks", "handlers", "http", "docgen",
 ];
 
 /// Each room of `src/`, and the rooms it may use beside itself.
@@ -32,7 +37,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("metrics", METRICS),
     ("net", ENGINE),
     ("server", DOOR),
-    ("mcp", DOOR),
+    ("handlers", HANDLERS),
+    ("mcp", MCP),
     ("events", DOOR),
     ("webhooks", DOOR),
     ("http", DOOR),

@@ -1,6 +1,7 @@
 //! The ties of a job inside its data: workers read `__parentId`, `__parentQueue` and `__childrenIds` there.
 
 use super::FlowFault;
+use crate::command::bounds::cut_copy_to;
 use crate::command::payload::{self, Writer};
 use crate::engine::{JobId, JobLinks, Payload};
 
@@ -10,6 +11,9 @@ pub(super) const PARENT_ID: &str = "__parentId";
 pub(super) const PARENT_QUEUE: &str = "__parentQueue";
 /// Ids of the children.
 pub(super) const CHILDREN_IDS: &str = "__childrenIds";
+
+/// Bytes of a caller's key that an error repeats: a key may be as long as the data.
+const KEY_SHOWN: usize = 256;
 
 /// The data with exactly the ties of the job in it; `None` for data that is no map, which stays as it is.
 pub fn annotate(links: &JobLinks, data: Option<&Payload>) -> Option<Payload> {
@@ -55,7 +59,9 @@ pub fn update(links: &JobLinks, data: Option<&Payload>) -> Result<Payload, FlowF
 pub(super) fn check_user_data(data: &[u8]) -> Result<(), FlowFault> {
     match payload::key_with_prefix(data, "__") {
         Err(_) => Err(FlowFault::DataNotObject),
-        Ok(Some(key)) => Err(FlowFault::ReservedKey(key.to_owned())),
+        Ok(Some(key)) => Err(FlowFault::ReservedKey(
+            cut_copy_to(KEY_SHOWN, key).to_string(),
+        )),
         Ok(None) => Ok(()),
     }
 }

@@ -337,6 +337,16 @@ fn lists(value: &[u8], texts: &[&str]) -> bool {
         && texts.iter().all(|text| reader.read_text() == Ok(text))
 }
 
+impl FlowFault {
+    /// The fault with the place of the job it was found in.
+    pub(super) fn at(self, path: &str) -> CommandError {
+        CommandError::FlowAt {
+            path: path.to_owned(),
+            fault: self,
+        }
+    }
+}
+
 impl From<FlowFault> for CommandError {
     fn from(fault: FlowFault) -> Self {
         Self::Flow(fault)
@@ -351,6 +361,7 @@ impl CommandError {
                 path: path.to_owned(),
                 error,
             },
+            Self::Flow(fault) => fault.at(path),
             other => other,
         }
     }

@@ -14,7 +14,7 @@ mod tests;
 pub use annotate::{annotate, update};
 pub use check::{FlowJobDraft, Misfit, check_flow};
 pub use fault::FlowFault;
-pub use plan::{FlowNodeDraft, Plan};
+pub use plan::{FlowNodeDraft, Plan, is_flow_id};
 
 use super::QueueName;
 use crate::engine::{JobId, NewJob};

@@ -1,9 +1,12 @@
 //! Plans of flows: trees, chains and joins become jobs that name each other by position.
 
+use std::collections::HashSet;
+
 use super::annotate::check_user_data;
 use super::check::{add_bytes, check_options};
 use super::{AddFlow, FlowEntry, FlowFault};
 use crate::command::draft::JobDraft;
+use crate::command::given::Number;
 use crate::command::{CommandError, QueueName, bounds};
 use crate::engine::JobId;
 
@@ -22,10 +25,12 @@ pub struct FlowNodeDraft<'a> {
 
 /// A flow in the making: any number of trees, chains and joins that are admitted together.
 ///
-/// Faults that lie in one job are told with its path, such as `flow.children[2].children[0]`.
+/// Faults are told with the path of the job they were found in, such as `flow.children[2].children[0]`; a tree whose path
+/// is empty has paths such as `children[2].children[0]`.
 #[derive(Debug, Default)]
 pub struct Plan {
     jobs: Vec<FlowEntry>,
+    ids: HashSet<JobId>,
     bytes: usize,
 }
 
@@ -46,11 +51,11 @@ impl Plan {
         level: usize,
     ) -> Result<usize, CommandError> {
         if level > bounds::FLOW_DEPTH_MAX {
-            return Err(FlowFault::TooDeep.into());
+            return Err(FlowFault::TooDeep.at(path));
         }
         let place = self.job(node, path, parent)?;
         for (index, child) in node.children.iter().enumerate() {
-            let path = format!("{path}.children[{index}]");
+            let path = child_path(path, index);
             let child = self.node(child, &path, Some(place), level + 1)?;
             if let Some(entry) = self.jobs.get_mut(place) {
                 entry.depends_on.push(child);
@@ -73,18 +78,13 @@ impl Plan {
         let mut first = None;
         while let Some((node, path, above, level)) = open.pop() {
             if level > bounds::FLOW_DEPTH_MAX {
-                return Err(FlowFault::TooDeep.into());
+                return Err(FlowFault::TooDeep.at(&path));
             }
             let place = self.job(node, &path, None)?;
             self.depend(place, above);
             first.get_or_insert(place);
             for (index, child) in node.children.iter().enumerate().rev() {
-                open.push((
-                    child,
-                    format!("{path}.children[{index}]"),
-                    Some(place),
-                    level + 1,
-                ));
+                open.push((child, child_path(&path, index), Some(place), level + 1));
             }
         }
         Ok(first.unwrap_or_default())
@@ -138,32 +138,25 @@ impl Plan {
         parent: Option<usize>,
     ) -> Result<usize, CommandError> {
         const EMPTY: &[u8] = &[0x80];
-        if self.jobs.len() >= bounds::FLOW_JOBS_MAX {
-            return Err(FlowFault::TooManyJobs.into());
-        }
-        let queue =
-            QueueName::new(node.queue).map_err(|_| FlowFault::Queue(node.queue.to_owned()))?;
-        let id = node.job.custom_id;
-        if id.is_some_and(|id| {
-            id.is_empty() || id.contains(':') || bounds::is_longer(id, bounds::FLOW_ID_MAX)
-        }) {
-            return Err(FlowFault::JobId.into());
-        }
+        let data = node.job.data.unwrap_or(EMPTY);
+        let id = node.job.custom_id.map(JobId::from_text);
+        let queue = self
+            .check_place(node, id.as_ref(), data)
+            .map_err(|fault| fault.at(path))?;
         let draft = JobDraft {
-            data: Some(node.job.data.unwrap_or(EMPTY)),
+            data: Some(data),
+            delay: not_negative(node.job.delay),
             ..node.job.clone()
         };
-        let data = draft.data.unwrap_or_default();
-        check_user_data(data)?;
-        add_bytes(&mut self.bytes, data)?;
         let job = draft
             .check_data()
             .map_err(CommandError::from)
             .and_then(|()| check_options(&draft, parent.is_some(), node.unsupported, &[]))
             .map_err(|error| error.in_node(path))?;
         let place = self.jobs.len();
+        self.ids.extend(id.clone());
         self.jobs.push(FlowEntry {
-            id: id.map(JobId::from_text),
+            id,
             queue,
             job,
             depends_on: Vec::new(),
@@ -173,20 +166,55 @@ impl Plan {
         Ok(place)
     }
 
-    /// The whole plan.
-    ///
-    /// # Errors
-    /// [`FlowFault::DuplicateId`].
-    pub fn finish(self) -> Result<AddFlow, CommandError> {
-        let mut seen = std::collections::HashSet::new();
-        for id in self.jobs.iter().filter_map(|job| job.id.as_ref()) {
-            if !seen.insert(id) {
-                return Err(FlowFault::DuplicateId(id.to_string()).into());
-            }
+    /// Whether there is room for a job, and nothing in what the flow itself needs of it is wrong.
+    fn check_place(
+        &mut self,
+        node: &FlowNodeDraft<'_>,
+        id: Option<&JobId>,
+        data: &[u8],
+    ) -> Result<QueueName, FlowFault> {
+        if self.jobs.len() >= bounds::FLOW_JOBS_MAX {
+            return Err(FlowFault::TooManyJobs);
         }
-        Ok(AddFlow {
+        let queue =
+            QueueName::new(node.queue).map_err(|_| FlowFault::Queue(node.queue.to_owned()))?;
+        if !node.job.custom_id.is_none_or(is_flow_id) {
+            return Err(FlowFault::JobId);
+        }
+        if let Some(id) = id.filter(|id| self.ids.contains(id)) {
+            return Err(FlowFault::DuplicateId(id.to_string()));
+        }
+        check_user_data(data)?;
+        add_bytes(&mut self.bytes, data)?;
+        Ok(queue)
+    }
+
+    /// The whole plan.
+    pub fn finish(self) -> AddFlow {
+        AddFlow {
             jobs: self.jobs,
             annotate: true,
-        })
+        }
+    }
+}
+
+/// Whether a caller may choose this id for a job of a flow.
+pub fn is_flow_id(id: &str) -> bool {
+    !id.is_empty() && !id.contains(':') && !bounds::is_longer(id, bounds::FLOW_ID_MAX)
+}
+
+fn child_path(path: &str, index: usize) -> String {
+    if path.is_empty() {
+        format!("children[{index}]")
+    } else {
+        format!("{path}.children[{index}]")
+    }
+}
+
+/// In a flow a time that has passed means now (MCP contract, section 11).
+fn not_negative(delay: Number) -> Number {
+    match delay {
+        Number::Value(ms) if ms < 0.0 => Number::Value(0.0),
+        other => other,
     }
 }

@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub use latency::{Histogram, LATENCY_BOUNDS, Latency, Timed};
 pub use report::{
-    COMPACTION_PERIOD, Durability, JobPreviews, MemoryStats, MetricKind, Overview, QueueDetail,
-    QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, StorageUsage, Totalled,
+    COMPACTION_PERIOD, Durability, HEALTH_JOBS_MAX, JobPreviews, MemoryStats, MetricKind, Overview,
+    QueueDetail, QueueHealth, QueueMetrics, QueueSummary, Stats, StorageStatus, StorageUsage,
+    Totalled,
 };
 pub use speed::Throughput;
 
@@ -190,11 +191,6 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// When the engine began to run; before everything until then.
-    pub(super) fn began_at(&self) -> Millis {
-        self.started_at.unwrap_or(Millis::MIN)
-    }
-
     /// The engine begins to run.
     pub(super) fn start(&mut self, at: Millis) {
         self.started_at = Some(at);

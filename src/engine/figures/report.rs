@@ -17,6 +17,8 @@ use super::{Counted, Latency, Throughput, Totals};
 
 /// Ms from one compaction to the next. It looks at every job while everybody else waits, and any client may ask for it.
 pub const COMPACTION_PERIOD: Millis = 10_000;
+/// Jobs of one kind that a look at the health of a queue takes in: it holds everybody else up, and any client may ask for it.
+pub const HEALTH_JOBS_MAX: usize = 10_000;
 /// Dead letters that the detail of a queue shows.
 const DEAD_LETTERS_SHOWN: usize = 10;
 
@@ -547,8 +549,8 @@ impl Engine {
         }
     }
 
-    /// What tells whether a queue moves. The cost grows with its active and delayed jobs, and with its ready ones that
-    /// are not of default priority or belong to groups.
+    /// What tells whether a queue moves. Of active and of delayed jobs, and of ready ones that are not of default priority or
+    /// belong to groups, it looks at [`HEALTH_JOBS_MAX`] each; the figures are those of the jobs it has looked at.
     pub fn queue_health(&mut self, turn: &mut Turn<'_>, queue: &str) -> QueueHealth {
         self.tick(turn);
         let Some(queue_key) = self.queues.find(queue) else {
@@ -557,7 +559,8 @@ impl Engine {
         let (now, queue) = (self.now, self.queues.get(queue_key));
         let since = |at: Millis| now.saturating_sub(at);
         let run_at = |key| self.store.job(key).run_at;
-        let active = || queue.active.iter().map(|key| self.store.job(*key));
+        let looked_at = || queue.active.iter().take(HEALTH_JOBS_MAX);
+        let active = || looked_at().map(|key| self.store.job(*key));
         let started_at = |job: &Job| job.life.as_ref()?.started_at;
         let config = self.stall_config(queue_key);
         let is_silent = |job: &&Job| {
@@ -566,12 +569,17 @@ impl Engine {
         };
         QueueHealth {
             exists: queue.listed.is_some(),
-            oldest_waiting: queue.ready.earliest().map(run_at).min().map(since),
+            oldest_waiting: first_of(queue.ready.earliest().map(run_at)).map(since),
             oldest_active: active().filter_map(started_at).min().map(since),
             silent: active().filter(is_silent).count(),
-            next_run: queue.delayed.iter().copied().map(run_at).min(),
+            next_run: first_of(queue.delayed.iter().copied().map(run_at)),
         }
     }
+}
+
+/// The earliest of some times, the first [`HEALTH_JOBS_MAX`] of them.
+fn first_of(times: impl Iterator<Item = Millis>) -> Option<Millis> {
+    times.take(HEALTH_JOBS_MAX).min()
 }
 
 fn summary(queue: &Queue) -> QueueSummary {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::super::deadline::Timer;
+use super::super::figures::Totals;
 use super::super::figures::minutes::Minute;
-use super::super::figures::{StorageStatus, Totals};
 use super::super::flow::Annotate;
-use super::super::id::{JobId, LockToken};
+use super::super::id::JobId;
 use super::super::job::{LogLine, State};
 use super::super::link::Links;
 use super::super::queue::{KeyOwner, QueueKey};
@@ -56,6 +55,7 @@ impl Loader {
         engine.now = now;
         engine.instant = now;
         engine.figures.start(now);
+        engine.heard_since = now;
         engine.record();
         Self {
             engine,
@@ -156,7 +156,7 @@ impl Loader {
         match state {
             State::Active => {
                 engine.load_active(key);
-                if lock_of(engine.store.job(key)).is_none() {
+                if engine.store.job(key).token().is_none() {
                     self.unlocked.push(key);
                 }
             }
@@ -187,6 +187,17 @@ impl Loader {
     /// out meanwhile end as at any other time, and those without a lock have cost their jobs an attempt. What that changes
     /// is to be stored before anything else is told, and before what it leaves in `effects` gets out.
     pub fn finish(mut self, effects: &mut Effects) -> Engine {
+        let unlocked = std::mem::take(&mut self.unlocked);
+        self.begin(effects, unlocked)
+    }
+
+    /// As [`Loader::finish`], for the process that has handed out what is active: its workers are there, so deliveries
+    /// without a lock go on as well.
+    pub fn go_on(self, effects: &mut Effects) -> Engine {
+        self.begin(effects, Vec::new())
+    }
+
+    fn begin(mut self, effects: &mut Effects, interrupted: Vec<JobKey>) -> Engine {
         let engine = &mut self.engine;
         engine.order_minutes();
         self.completed.sort_unstable();
@@ -207,7 +218,7 @@ impl Loader {
         for CronRecord { place, cron } in std::mem::take(&mut self.crons) {
             engine.load_cron(place, cron);
         }
-        for key in std::mem::take(&mut self.unlocked) {
+        for key in interrupted {
             engine.interrupt(&mut turn, key);
         }
         for queue in queues {
@@ -216,52 +227,6 @@ impl Loader {
         engine.tick(&mut turn);
         self.engine
     }
-}
-
-impl Engine {
-    /// Takes the place of an engine that went on while the store did not: who is connected, which workers there are, who
-    /// wants notices and since when things are counted is known, and deliveries that the store has are theirs again. Waits
-    /// end with the other engine.
-    pub fn inherit(&mut self, mut other: Self) {
-        self.workers = std::mem::take(&mut other.workers);
-        if let Some(at) = self.workers.check_at {
-            self.deadlines.insert(at, Timer::Workers);
-        }
-        self.notices = std::mem::take(&mut other.notices);
-        if let Some(at) = self.notices.next_look {
-            self.deadlines.insert(at, Timer::Notices);
-        }
-        self.service = other.service;
-        for (_, theirs) in other.queues.all() {
-            if let Some(key) = self.queues.find(&theirs.name) {
-                self.queues.get_mut(key).figures.go_on_from(&theirs.figures);
-            }
-        }
-        self.figures.go_on_from(std::mem::take(&mut other.figures));
-        self.storage = std::mem::replace(&mut other.storage, StorageStatus::IN_MEMORY);
-        for (connection, owned) in std::mem::take(&mut other.connections) {
-            for theirs in owned.into_values() {
-                let job = other.store.job(theirs);
-                let token = lock_of(job);
-                let Some(key) = self.store.find(&job.id) else {
-                    continue;
-                };
-                if token.is_none() || lock_of(self.store.job(key)) != token {
-                    continue;
-                }
-                if let Some(run) = self.store.job_mut(key).life().run.as_mut() {
-                    run.connection = Some(connection);
-                    let owned = self.connections.entry(connection).or_default();
-                    owned.insert(run.serial, key);
-                }
-            }
-        }
-    }
-}
-
-fn lock_of(job: &Job) -> Option<LockToken> {
-    let lock = job.run()?.lock.as_ref()?;
-    Some(lock.token)
 }
 
 /// Whether a job has what its state says.

@@ -9,11 +9,13 @@
 //! Kept is what cannot be worked out: places in queues, deadlines, who waits for whom, counts and key owners are made anew
 //! from the jobs. Workers, connections, waits, tokens of past deliveries and the fill of rate limits end with the process.
 
+mod inherit;
 mod load;
 mod mark;
 mod record;
 mod take;
 
+pub(super) use inherit::Unstored;
 pub use load::{LoadError, Loader};
 pub(super) use mark::{JobMarks, Marks, QueueMarks};
 pub use record::{

@@ -99,6 +99,7 @@ impl Engine {
     }
 
     fn take_jobs(&mut self, changes: &mut Changes) {
+        self.unstored.take();
         changes.gone_jobs = std::mem::take(&mut self.store.marks.gone);
         let ties = std::mem::take(&mut self.store.marks.ties);
         let touched = self.store.marks.take();

@@ -18,6 +18,10 @@ use super::Millis;
 pub use pattern::PATTERN_MAX;
 use pattern::Pattern;
 
+/// What is said of a zone that there is none of.
+pub const UNKNOWN_ZONE: &str =
+    "Unknown time zone: use an IANA name such as \"Europe/Rome\" or \"America/New_York\"";
+
 /// Why a text is no schedule. `Display` is the reason that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScheduleError {
@@ -31,7 +35,7 @@ pub enum ScheduleError {
     #[error("Cron expression must have at most {PATTERN_MAX} characters")]
     TooLong,
     /// No zone has that name.
-    #[error("Unknown time zone: use an IANA name such as \"Europe/Rome\" or \"America/New_York\"")]
+    #[error("{UNKNOWN_ZONE}")]
     UnknownZone,
     /// A field breaks a rule.
     #[error("Invalid cron {field} field \"{text}\": {fault}")]

@@ -15,9 +15,13 @@ mod tests;
 
 use std::time::Duration;
 
-pub use authority::{AllowedHost, AllowedOrigin, InvalidEntry, is_loopback};
+use crate::net::AllowedHost;
+
+pub use authority::AllowedOrigin;
 pub use endpoint::{router, token_check, unknown_paths};
 pub use serve::{PATIENCE, ServeOptions, bind, serve};
+
+use super::server_info::{HttpFacts, OpenSessions};
 
 /// Everything an endpoint is told from outside. The values are taken as they are: refusing bad ones is the business of
 /// whoever reads the settings.
@@ -43,6 +47,8 @@ pub struct HttpConfig {
     pub session_ttl: Duration,
     /// Longest body of a request, in bytes.
     pub max_body: usize,
+    /// Where its open sessions are counted.
+    pub open_sessions: OpenSessions,
     /// Paths that are named to whoever asks for an unknown one; none: nothing is said but that it is unknown.
     pub known_paths: Vec<String>,
 }
@@ -61,7 +67,19 @@ impl HttpConfig {
             max_sessions: 100,
             session_ttl: Duration::from_secs(30 * 60),
             max_body: 4 * 1024 * 1024,
+            open_sessions: OpenSessions::default(),
             known_paths: Vec::new(),
+        }
+    }
+
+    /// What the endpoint tells of itself.
+    pub fn facts(&self) -> HttpFacts {
+        HttpFacts {
+            open: self.open_sessions.clone(),
+            max_sessions: self.max_sessions,
+            session_ttl: self.session_ttl,
+            has_tokens: !self.tokens.is_empty(),
+            max_body: self.max_body,
         }
     }
 }

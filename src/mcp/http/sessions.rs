@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use super::HttpConfig;
 use super::checks::Principal;
 use crate::mcp::ending::Endings;
+use crate::mcp::server_info::{CountedSession, OpenSessions};
 
 tokio::task_local! {
     /// The place and the owner of the session that the current request opens. rmcp asks its manager for a session without
@@ -58,6 +59,7 @@ pub(super) struct Sessions {
     places: Arc<Semaphore>,
     limit: usize,
     ttl: Duration,
+    counted: OpenSessions,
 }
 
 struct Session {
@@ -66,6 +68,7 @@ struct Session {
     /// Held by its one standalone stream; a second holder is refused.
     stream: Arc<Semaphore>,
     _place: OwnedSemaphorePermit,
+    _counted: CountedSession,
 }
 
 impl Sessions {
@@ -82,6 +85,7 @@ impl Sessions {
             places: Arc::new(Semaphore::new(limit)),
             limit,
             ttl: config.session_ttl,
+            counted: config.open_sessions.clone(),
         }
     }
 
@@ -168,6 +172,7 @@ impl SessionManager for Sessions {
             traffic: traffic.clone(),
             stream: Arc::new(Semaphore::new(1)),
             _place: place,
+            _counted: self.counted.enter(),
         };
         self.open.lock().insert(id.clone(), session);
         Ok((id, WatchedTransport::new(inner, traffic)))

@@ -55,6 +55,8 @@ pub struct Tool {
     pub output: Value,
     /// The errors that only some tools have; argument, broker and cancellation errors are common to all.
     pub errors: Vec<Cause>,
+    /// The member of its answer that is the text of a result, where that is not the whole answer as JSON.
+    pub text_member: Option<&'static str>,
     /// What `tools/list` shows.
     pub listed: rmcp::model::Tool,
     /// What is destroyed and how to look at it first, for a guarded tool.
@@ -239,8 +241,13 @@ fn check(declared: &Declared, section: Option<&prose::Section>, problems: &mut V
         let required = declared.input.get("required").and_then(Value::as_array);
         required.is_some_and(|required| required.iter().any(|name| name == target))
     };
+    let is_argument = |name| {
+        let arguments = declared.input.get("properties");
+        arguments.is_some_and(|arguments| arguments.get(name).is_some())
+    };
     if declared.impact.is_some() != declared.policy.confirm.is_some()
         || !declared.policy.confirm.is_none_or(is_target)
+        || !declared.policy.unless.is_none_or(is_argument)
     {
         problems.push(Problem::Guard(name));
     }
@@ -281,6 +288,7 @@ fn complete(toolset: &'static str, declared: Declared, section: prose::Section) 
         input: declared.input,
         output: declared.output,
         errors: declared.errors,
+        text_member: declared.text_member,
         listed,
         guard,
         run: declared.run,

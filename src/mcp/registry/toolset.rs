@@ -26,6 +26,8 @@ pub struct Policy {
     pub open_world: bool,
     /// The argument that names what is destroyed, for a tool whose call can be previewed and confirmed.
     pub confirm: Option<&'static str>,
+    /// The argument that narrows such a call so far that it needs no consent.
+    pub unless: Option<&'static str>,
 }
 
 impl Policy {
@@ -36,6 +38,7 @@ impl Policy {
         idempotent: true,
         open_world: false,
         confirm: None,
+        unless: None,
     };
     /// Changes something.
     pub const WRITE: Self = Self {
@@ -44,6 +47,7 @@ impl Policy {
         idempotent: false,
         open_world: false,
         confirm: None,
+        unless: None,
     };
     /// Destroys something.
     pub const DESTROY: Self = Self {
@@ -52,6 +56,7 @@ impl Policy {
         idempotent: false,
         open_world: false,
         confirm: None,
+        unless: None,
     };
 
     /// The same, and a repeated call changes nothing more.
@@ -61,10 +66,24 @@ impl Policy {
         self
     }
 
+    /// The same, and it reaches beyond the broker.
+    #[must_use]
+    pub const fn open_world(mut self) -> Self {
+        self.open_world = true;
+        self
+    }
+
     /// The same, and the argument `target` names what is destroyed.
     #[must_use]
     pub const fn confirm(mut self, target: &'static str) -> Self {
         self.confirm = Some(target);
+        self
+    }
+
+    /// The same, and a call with the argument `narrow` needs no consent.
+    #[must_use]
+    pub const fn unless(mut self, narrow: &'static str) -> Self {
+        self.unless = Some(narrow);
         self
     }
 
@@ -100,6 +119,7 @@ pub(super) struct Declared {
     pub(super) input: Value,
     pub(super) output: Value,
     pub(super) errors: Vec<Cause>,
+    pub(super) text_member: Option<&'static str>,
     pub(super) impact: Option<Run<String>>,
     pub(super) run: Run<Value>,
 }
@@ -136,6 +156,7 @@ impl Toolset {
             input: schema::input::<A>(),
             output: schema::output::<O>(),
             errors: Vec::new(),
+            text_member: None,
             impact: None,
             run: erase(handler, |answer| {
                 serde_json::to_value(answer).map_err(|_| ToolError::Internal)
@@ -169,6 +190,15 @@ impl Toolset {
             schema::add_guard_answer(&mut declared.output, policy.confirm.unwrap_or_default());
         }
         toolset
+    }
+
+    /// The text of a result of the tool declared last is this member as it is, not the object as JSON.
+    #[must_use]
+    pub fn text(mut self, member: &'static str) -> Self {
+        if let Some(declared) = self.tools.last_mut() {
+            declared.text_member = Some(member);
+        }
+        self
     }
 
     /// Names the errors of the tool declared last.

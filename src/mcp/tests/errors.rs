@@ -1,12 +1,17 @@
 //! Every error of the contract's section 12, as an agent reads it: exact text, code, hint.
 
+mod around;
+
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::flows::line;
 use super::{dispatcher, failure, registry, success};
 use crate::mcp::dispatch::Dispatcher;
 use crate::mcp::example;
+use crate::mcp::registry::Registry;
 
 struct Case {
     tool: &'static str,
@@ -324,6 +329,83 @@ fn job_cases() -> Vec<Case> {
     cases
 }
 
+fn flow_cases() -> Vec<Case> {
+    let invalid = "invalid_arguments";
+    let job = |more: Value| {
+        let mut job = json!({ "name": "n", "queueName": "new", "data": {} });
+        for (key, value) in more.as_object().unwrap() {
+            job[key] = value.clone();
+        }
+        job
+    };
+    let colon = "flow jobId must be non-empty and cannot contain a colon";
+    let twice = json!({ "opts": { "jobId": "d" } });
+    let faults = [
+        (json!({ "opts": { "jobId": "a:b" } }), colon, "opts.jobId"),
+        (json!({ "opts": { "jobId": "" } }), colon, "opts.jobId"),
+        (twice.clone(), "duplicate flow job id: d", "opts.jobId"),
+        (
+            json!({ "queueName": "a b" }),
+            "invalid flow queue: a b",
+            "queueName",
+        ),
+        (
+            json!({ "data": { "__childrenIds": [] } }),
+            "flow job data key is reserved: __childrenIds",
+            "data",
+        ),
+    ];
+    let mut cases = Vec::new();
+    for (fault, error, member) in faults {
+        let (sound, bad) = (job(twice.clone()), job(fault));
+        let tree = json!({ "name": "p", "queueName": "new", "children": [sound, { "name": "c", "queueName": "new", "children": [bad] }] });
+        let chain = json!({ "steps": [sound, bad] });
+        let join = json!({ "parallel": [sound], "final": bad });
+        for (tool, arguments, place) in [
+            ("bunqueue_add_flow", tree, "children[1].children[0]"),
+            ("bunqueue_add_flow_chain", chain, "steps[1]"),
+            ("bunqueue_add_flow_bulk_then", join, "final"),
+        ] {
+            let path: &'static str = format!("{place}.{member}").leak();
+            cases.push(at(path, case(tool, arguments, error, invalid)));
+        }
+    }
+    let many = "flow exceeds the 10000 job limit";
+    let jobs = vec![job(json!({})); 10_001];
+    let tree = json!({ "name": "p", "queueName": "new", "children": jobs });
+    let join = json!({ "parallel": jobs, "final": job(json!({})) });
+    for (path, tool, arguments) in [
+        ("children[9999]", "bunqueue_add_flow", tree),
+        (
+            "steps[10000]",
+            "bunqueue_add_flow_chain",
+            json!({ "steps": jobs }),
+        ),
+        ("parallel[10000]", "bunqueue_add_flow_bulk_then", join),
+    ] {
+        cases.push(at(path, case(tool, arguments, many, invalid)));
+    }
+    let deep = ["children[0]"; 100].join(".").leak();
+    cases.push(at(
+        deep,
+        case(
+            "bunqueue_add_flow",
+            line(101),
+            "flow exceeds the 100 level depth limit",
+            invalid,
+        ),
+    ));
+    for (job, queue) in [("nope", "email"), ("welcome-1", "reports")] {
+        cases.push(case(
+            "bunqueue_get_flow",
+            json!({ "jobId": job, "queueName": queue }),
+            "Flow not found",
+            "not_found",
+        ));
+    }
+    cases
+}
+
 /// Every number and every job of the example world.
 fn state_of(dispatcher: &Dispatcher) -> String {
     let mut state = String::new();
@@ -336,9 +418,32 @@ fn state_of(dispatcher: &Dispatcher) -> String {
             json!({ "queue": queue }),
         )
         .to_string();
-        state += &success(dispatcher, "bunqueue_is_paused", json!({ "queue": queue })).to_string();
+        for tool in [
+            "bunqueue_is_paused",
+            "bunqueue_get_queue_limits",
+            "bunqueue_get_dlq",
+        ] {
+            state += &success(dispatcher, tool, json!({ "queue": queue })).to_string();
+        }
     }
-    state + &success(dispatcher, "bunqueue_list_queues", json!({})).to_string()
+    for tool in ["queues", "crons", "workers", "webhooks"] {
+        state += &success(dispatcher, &format!("bunqueue_list_{tool}"), json!({})).to_string();
+    }
+    state
+}
+
+/// The hint of an error is short and names no tool that does not exist.
+fn assert_helps(registry: &Registry, body: &Value) {
+    let hint = body["hint"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{body} has no hint"));
+    assert!((1..=160).contains(&hint.chars().count()), "{hint}");
+    for word in hint.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_') {
+        assert!(
+            !word.starts_with("bunqueue_") || registry.tool(word).is_some(),
+            "{hint}"
+        );
+    }
 }
 
 #[test]
@@ -347,7 +452,14 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
     let dispatcher = dispatcher(example::world());
     let before = state_of(&dispatcher);
     let mut seen: HashSet<(&str, String)> = HashSet::new();
-    let cases = [queue_cases(), argument_cases(), size_cases(), job_cases()];
+    let cases = [
+        queue_cases(),
+        argument_cases(),
+        size_cases(),
+        job_cases(),
+        around::cases(),
+        flow_cases(),
+    ];
     for Case {
         tool,
         arguments,
@@ -359,15 +471,9 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
         let body = failure(&dispatcher, tool, arguments);
         assert_eq!(body["error"], error, "{tool}");
         assert_eq!(body["code"], code, "{tool}: {error}");
-        let hint = body["hint"]
-            .as_str()
-            .unwrap_or_else(|| panic!("{tool}: {body} has no hint"));
-        assert!((1..=160).contains(&hint.chars().count()), "{hint}");
-        for word in hint.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_') {
-            assert!(
-                !word.starts_with("bunqueue_") || registry.tool(word).is_some(),
-                "{hint}"
-            );
+        // What is introduced by the name of its tool is told by its issues.
+        if !error.starts_with("Invalid arguments for") {
+            assert_helps(&registry, &body);
         }
         if let Some(path) = path {
             let issues = body["issues"].as_array().unwrap();
@@ -378,6 +484,16 @@ fn hard_r1_every_refusal_is_an_error_with_its_exact_text_and_changes_nothing() {
             );
         }
         assert_eq!(state_of(&dispatcher), before, "{tool}: {error}");
+        seen.insert((tool, error.to_owned()));
+    }
+    for (fault, tool, error) in around::replies() {
+        let dispatcher = super::dispatcher(Arc::new(around::Elsewhere::new(fault)));
+        let body = failure(&dispatcher, tool, json!({ "queue": "email" }));
+        assert_eq!(
+            (&body["error"], &body["code"]),
+            (&json!(error), &json!("internal"))
+        );
+        assert_helps(&registry, &body);
         seen.insert((tool, error.to_owned()));
     }
     // No documented error is without its case.
@@ -524,6 +640,20 @@ fn a_success_that_changed_nothing_says_why() {
                 "{tool} {job}"
             );
         }
+    }
+    for (tool, arguments) in [
+        ("bunqueue_delete_cron", json!({ "name": "nope" })),
+        ("bunqueue_unregister_worker", json!({ "workerId": "nope" })),
+        ("bunqueue_worker_heartbeat", json!({ "workerId": "nope" })),
+        ("bunqueue_remove_webhook", json!({ "id": "nope" })),
+        (
+            "bunqueue_set_webhook_enabled",
+            json!({ "id": "nope", "enabled": true }),
+        ),
+    ] {
+        let answer = success(&dispatcher, tool, arguments);
+        let expected = (&json!(false), &json!("not_found"));
+        assert_eq!((&answer["success"], &answer["reason"]), expected, "{tool}");
     }
     assert_eq!(state_of(&dispatcher), before);
 }

@@ -56,11 +56,15 @@ fn careless(schema: &Value, value: &Value) -> Value {
                 .collect();
             json!(Value::Object(sent).to_string())
         }
-        Value::String(text) if Form::of(schema) == Some(Form::Id) => {
+        Value::String(text) if is_id(schema) => {
             json!(text.parse::<i64>().unwrap())
         }
         other => other.clone(),
     }
+}
+
+fn is_id(schema: &Value) -> bool {
+    matches!(Form::of(schema), Some(Form::Id | Form::FlowId))
 }
 
 fn faults(schema: &Value, given: Map<String, Value>) -> Vec<Issue> {
@@ -107,9 +111,11 @@ fn hard_a1_text_that_is_no_such_value_names_the_parameter_and_what_it_takes() {
         let plain = samples(&tool.input);
         for (name, member) in tool.input["properties"].as_object().unwrap() {
             let wrong: &[Value] = match member["type"].as_str().unwrap() {
-                "string" if Form::of(member) == Some(Form::Id) => {
-                    &[json!(1.5), json!(true), json!({}), json!("")]
+                // An id that is only looked up has no shortest length.
+                "string" if is_id(member) && member["minLength"].is_null() => {
+                    &[json!(1.5), json!(true), json!({})]
                 }
+                "string" if is_id(member) => &[json!(1.5), json!(true), json!({}), json!("")],
                 "string" => &[json!(5), json!(false), json!([])],
                 "object" if Form::of(member) == Some(Form::Any) => continue,
                 "object" => &[
@@ -155,7 +161,7 @@ fn text_parameters_stay_text_even_when_they_look_like_json() {
         for (name, member) in tool.input["properties"].as_object().unwrap() {
             let is_free_text = member["type"] == "string"
                 && member.get("enum").is_none()
-                && Form::of(member) != Some(Form::Queue);
+                && !matches!(Form::of(member), Some(Form::Queue | Form::FlowQueue));
             if is_free_text {
                 for text in ["{\"a\":1}", "[1]", "5", "true", "null"] {
                     let mut sent = samples(&tool.input);
@@ -367,6 +373,21 @@ fn hard_a4_a_refused_call_changes_nothing() {
             "bunqueue_clear_job_logs",
             json!({ "jobId": "bounce-1", "keep": 1 }),
             "keepLogs",
+        ),
+        (
+            "bunqueue_retry_dlq",
+            json!({ "queue": "email", "jobid": "bounce-1" }),
+            "jobId",
+        ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "email", "dryrun": true }),
+            "dryRun",
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "email", "jobIds": "invite-1" }),
+            "jobId",
         ),
     ] {
         let body = failure(&dispatcher, tool, arguments);

@@ -1,12 +1,15 @@
 //! Tests over all tools at once: the contract with agents, leniency, errors, examples.
 
+mod around;
 mod confirmation;
 mod contract;
 mod disclosure;
 mod errors;
 mod examples;
+mod flows;
 mod leniency;
 mod listings;
+mod monitoring;
 mod results;
 mod schemas;
 mod server;
@@ -56,7 +59,7 @@ fn call(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Answer {
 
 fn success(dispatcher: &Dispatcher, tool: &str, arguments: Value) -> Value {
     match call(dispatcher, tool, arguments) {
-        Answer::Success(value) => value,
+        Answer::Success(value) | Answer::Text(_, value) => value,
         other => panic!("{tool}: {other:?}"),
     }
 }

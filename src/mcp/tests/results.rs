@@ -38,7 +38,13 @@ fn counts(dispatcher: &Dispatcher, queue: &str) -> Value {
 fn a_dry_run_tells_the_impact_and_changes_nothing() {
     let dispatcher = dispatcher(example::world());
     let before = counts(&dispatcher, "email");
-    let cases: [(&str, Value, &[&str]); 8] = [
+    let cron = json!({ "name": "digest", "queue": "email", "data": {}, "schedule": "0 7 * * *" });
+    success(&dispatcher, "bunqueue_add_cron", cron);
+    let poll = json!({ "name": "poll", "queue": "email", "data": {}, "repeatEvery": 60_000 });
+    success(&dispatcher, "bunqueue_add_cron", poll);
+    let hook = json!({ "url": "https://example.com/hook?key=s3cret", "events": ["job.failed"] });
+    let hook = success(&dispatcher, "bunqueue_add_webhook", hook)["id"].take();
+    let cases: [(&str, Value, &[&str]); 17] = [
         (
             "bunqueue_obliterate_queue",
             json!({ "queue": "email" }),
@@ -94,6 +100,51 @@ fn a_dry_run_tells_the_impact_and_changes_nothing() {
             json!({ "jobId": "nope" }),
             &["nope", "not found"],
         ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "email" }),
+            &["email", "1 dead letters", "inspected or retried"],
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "email" }),
+            &["email", "1 completed", "side effects"],
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "email", "jobId": "invite-1" }),
+            &["invite-1", "completed", "email", "side effects"],
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "email", "jobId": "nope" }),
+            &["nope", "not found"],
+        ),
+        (
+            "bunqueue_delete_cron",
+            json!({ "name": "digest" }),
+            &["digest", "0 7 * * *", "email"],
+        ),
+        (
+            "bunqueue_delete_cron",
+            json!({ "name": "poll" }),
+            &["poll", "60000 ms", "email"],
+        ),
+        (
+            "bunqueue_delete_cron",
+            json!({ "name": "nope" }),
+            &["nope", "not found"],
+        ),
+        (
+            "bunqueue_remove_webhook",
+            json!({ "id": hook }),
+            &[hook.as_str().unwrap(), "https://example.com/hook is"],
+        ),
+        (
+            "bunqueue_remove_webhook",
+            json!({ "id": "nope" }),
+            &["nope", "not found"],
+        ),
     ];
     for (tool, arguments, words) in cases {
         for dry_run in [json!(true), json!("true")] {
@@ -102,11 +153,8 @@ fn a_dry_run_tells_the_impact_and_changes_nothing() {
             arguments["confirm"] = json!("whatever");
             arguments["userRequest"] = json!("whatever");
             let answer = fitting(&dispatcher, tool, arguments.clone());
-            let target = if arguments.get("queue").is_some() {
-                "queue"
-            } else {
-                "jobId"
-            };
+            let policy = dispatcher.registry().tool(tool).unwrap().policy;
+            let target = policy.confirm.unwrap();
             let keys: Vec<_> = answer
                 .as_object()
                 .unwrap()
@@ -127,6 +175,10 @@ fn a_dry_run_tells_the_impact_and_changes_nothing() {
         }
     }
     assert_eq!(counts(&dispatcher, "email"), before);
+    for (list, count) in [("crons", 2), ("webhooks", 1)] {
+        let listed = fitting(&dispatcher, &format!("bunqueue_list_{list}"), json!({}));
+        assert_eq!(listed["count"], count, "{list}");
+    }
     let logs = fitting(
         &dispatcher,
         "bunqueue_get_job_logs",
@@ -312,9 +364,23 @@ fn hard_r7_tools_that_say_they_only_read_change_nothing() {
             "bunqueue_get_jobs",
             json!({ "queue": "reports" }),
         );
-        let names = success(&dispatcher, "bunqueue_list_queues", json!({}));
-        format!("{email}{reports}{names}{}", counts(&dispatcher, "email"))
+        let letters = success(&dispatcher, "bunqueue_get_dlq", json!({ "queue": "email" }));
+        let limits = success(
+            &dispatcher,
+            "bunqueue_get_queue_limits",
+            json!({ "queue": "email" }),
+        );
+        let lists = ["queues", "crons", "workers", "webhooks"].map(|list| {
+            success(&dispatcher, &format!("bunqueue_list_{list}"), json!({})).to_string()
+        });
+        format!(
+            "{email}{reports}{letters}{limits}{lists:?}{}",
+            counts(&dispatcher, "email")
+        )
     };
+    // A schedule that an example reads.
+    let cron = json!({ "name": "poll-inbox", "queue": "email", "data": {}, "repeatEvery": 60_000 });
+    success(&dispatcher, "bunqueue_add_cron", cron);
     let before = snapshot();
     let registry = registry();
     let mut reads = 0;

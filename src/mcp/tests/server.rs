@@ -8,9 +8,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHal
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::registry;
 use super::validator::assert_fits;
 use crate::broker::{Broker, LocalBroker};
-use crate::engine::Config;
+use crate::engine::{Config, Durability};
+use crate::mcp::ServerInfo;
 use crate::mcp::dispatch::Dispatcher;
 use crate::mcp::handler::AgentHandler;
 use crate::mcp::registry::Registry;
@@ -27,6 +29,10 @@ struct Client {
 
 impl Client {
     async fn connect(toolsets: Option<&str>) -> Self {
+        Self::open(toolsets, &json!({})).await
+    }
+
+    async fn open(toolsets: Option<&str>, capabilities: &Value) -> Self {
         let registry = Arc::new(Registry::new().unwrap());
         let selection = registry.select(toolsets.map(|ids| ("", ids))).unwrap();
         let broker: Arc<dyn Broker> = Arc::new(LocalBroker::start(Config::default()).unwrap());
@@ -48,7 +54,7 @@ impl Client {
             served,
             next: 1,
         };
-        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": { "name": "test", "version": "1" } });
         let answer = client.request("initialize", hello).await;
         assert_eq!(answer["result"]["serverInfo"]["name"], "bunqueue-mcp");
         client
@@ -124,11 +130,51 @@ async fn the_server_says_who_it_is_and_only_what_it_can() {
         "embedded",
         "memory only",
         "lost",
-        "jobs, queues, processing, job-control",
+        "jobs, queues, dlq, monitoring, processing, job-control, cron, flows, limits, workers, webhooks",
+        "bunqueue_diagnose_queue",
         "bunqueue_list_jobs_page",
         "bunqueue_observe_job",
     ] {
         assert!(instructions.contains(word), "{word}");
+    }
+}
+
+#[tokio::test]
+async fn whether_the_client_can_be_asked_is_taken_from_what_it_says() {
+    let mut client = Client::connect(None).await;
+    let told = async |client: &mut Client, params: Value| {
+        let answer = client.request("tools/call", params).await;
+        answer["result"]["structuredContent"]["confirm"]["elicitation"].clone()
+    };
+    let plain = json!({ "name": "bunqueue_get_capabilities", "arguments": {} });
+    assert_eq!(told(&mut client, plain.clone()).await, false);
+    let mut asking = Client::open(None, &json!({ "elicitation": {} })).await;
+    assert_eq!(told(&mut asking, plain).await, true);
+}
+
+#[tokio::test]
+async fn the_instructions_tell_what_is_kept() {
+    let memory = "memory only: jobs are lost";
+    for (durability, words) in [
+        (Durability::None, memory),
+        (Durability::Buffered, "a crash may lose the last 10 ms"),
+        (Durability::Committed, "what was answered is kept"),
+        (Durability::Durable, "what was answered is kept"),
+    ] {
+        let registry = Arc::new(Registry::new().unwrap());
+        let selection = registry.everything();
+        let broker: Arc<dyn Broker> = Arc::new(LocalBroker::start(Config::default()).unwrap());
+        let info = ServerInfo {
+            durability,
+            ..ServerInfo::default()
+        };
+        let shutdown = CancellationToken::new();
+        let dispatcher = Dispatcher::on(info, registry, selection, broker, shutdown);
+        let handler = AgentHandler::new(dispatcher).unwrap();
+        let text = rmcp::ServerHandler::get_info(&handler).instructions;
+        let text = text.unwrap();
+        assert!(text.contains(words) && text.len() <= 700, "{text}");
+        assert_eq!(text.contains(memory), durability == Durability::None);
     }
 }
 
@@ -168,7 +214,7 @@ async fn the_list_holds_every_tool_on_one_page() {
         let listed = client.request("tools/list", params).await;
         assert_eq!(
             listed["result"]["tools"].as_array().unwrap().len(),
-            40,
+            registry().tools().count(),
             "{listed}"
         );
         assert_eq!(listed["result"].get("nextCursor"), None);
@@ -181,7 +227,7 @@ async fn the_list_holds_every_tool_on_one_page() {
             .as_array()
             .unwrap()
             .len(),
-        40
+        registry().tools().count()
     );
     for cursor in ["0", "100", "x", "-1", ""] {
         let refused = client
@@ -361,7 +407,7 @@ fn a_setting_that_selects_nothing_is_refused() {
     let text = |name, list| registry.select(Some((name, list))).unwrap_err().to_string();
     assert_eq!(
         text("BUNQUEUE_MCP_TOOLSETS", "jobs,dlqq,x"),
-        "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, dynamic, jobs, queues, processing, job-control"
+        "Unknown BUNQUEUE_MCP_TOOLSETS value(s): dlqq, x. Valid: all, dynamic, jobs, queues, dlq, monitoring, processing, job-control, cron, flows, limits, workers, webhooks"
     );
     assert_eq!(text("--toolsets", " , "), "--toolsets lists no toolset");
     for all in [None, Some(""), Some("  "), Some("ALL"), Some("jobs,all")] {
@@ -507,7 +553,8 @@ async fn the_stateless_revision_lists_and_calls_without_a_handshake() {
         "{found}"
     );
     let listed = client.request("tools/list", json!({ "_meta": meta })).await;
-    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 40);
+    let tools = listed["result"]["tools"].as_array().unwrap().len();
+    assert_eq!(tools, registry().tools().count());
     assert!(
         listed["result"].get("ttlMs").is_some() && listed["result"].get("cacheScope").is_some()
     );

@@ -9,7 +9,7 @@ use super::{members, registry};
 use crate::broker::{Broker, LocalBroker};
 use crate::command::{Pull, QueueName};
 use crate::engine::Config;
-use crate::mcp::call::{Call, Caller, Measure};
+use crate::mcp::call::{Caller, Measure};
 use crate::mcp::dispatch::{Answer, Dispatcher};
 use crate::mcp::error::ToolError;
 
@@ -33,7 +33,7 @@ async fn a_job_that_cannot_go_back_keeps_no_other() {
     }
     let caller = Caller::default();
     caller.cancelled.cancel();
-    let withdrawn = Call::new(broker.clone(), shutdown.clone(), caller);
+    let withdrawn = dispatcher.begin(caller);
     let pull = Pull {
         queue: QueueName::new("q").unwrap(),
         count: 3,
@@ -43,7 +43,8 @@ async fn a_job_that_cannot_go_back_keeps_no_other() {
         detach: true,
         group: None,
     };
-    let deliveries = Call::new(broker, shutdown, Caller::default())
+    let deliveries = dispatcher
+        .begin(Caller::default())
         .wait(pull, Measure::Time(0))
         .await
         .unwrap();

@@ -17,7 +17,7 @@ use crate::mcp::schema::BRIEF;
 use crate::mcp::view::stored;
 
 /// Attempts at most.
-const ATTEMPTS_MAX: i64 = 1_000;
+pub(super) const ATTEMPTS_MAX: i64 = 1_000;
 /// The greatest priority, and the least below zero.
 pub(super) const PRIORITY_MAX: i64 = 1_000_000;
 
@@ -65,8 +65,9 @@ struct JobArguments {
     stall_timeout: Option<Ms<0, DAY>>,
 }
 
+/// What adds are duplicates of each other.
 #[derive(Deserialize, JsonSchema)]
-struct Deduplication {
+pub(super) struct Deduplication {
     /// Key, per queue
     id: Key,
     /// Key lifetime ms
@@ -77,35 +78,57 @@ struct Deduplication {
     replace: Option<bool>,
 }
 
-impl JobArguments {
-    /// The job, checked; `item` is its place in a list.
-    fn job(&self, item: Option<usize>) -> Result<NewJob, ToolError> {
-        let path = item.map_or("data".into(), |index| format!("jobs[{index}].data"));
-        let data = stored(&self.data.0, &path)?;
-        let dedup = self.deduplication.as_ref();
-        if dedup.is_some_and(|dedup| dedup.extend == Some(true) && dedup.ttl.is_none()) {
+/// A deduplication as drafts take it.
+pub(super) struct DedupDraft<'a> {
+    pub(super) key: Option<&'a str>,
+    pub(super) ttl: Number,
+    pub(super) extend: bool,
+    pub(super) replace: bool,
+}
+
+impl Deduplication {
+    /// The draft, if its parts fit together; `item` is the place of its job in a list.
+    pub(super) fn draft(
+        given: Option<&Self>,
+        item: Option<usize>,
+    ) -> Result<DedupDraft<'_>, ToolError> {
+        let ttl = given.and_then(|given| given.ttl);
+        let extend = given.is_some_and(|given| given.extend == Some(true));
+        if extend && ttl.is_none() {
             return Err(ToolError::Rule {
                 rule: Rule::ExtendRequiresTtl,
                 item,
             });
         }
-        let whole = |number: Option<i64>| {
-            number.map_or(Number::Absent, |number| Number::Value(number as f64))
-        };
+        Ok(DedupDraft {
+            key: given.map(|given| given.id.0.as_str()),
+            ttl: Ms::draft(ttl),
+            extend,
+            replace: given.is_some_and(|given| given.replace == Some(true)),
+        })
+    }
+}
+
+impl JobArguments {
+    /// The job, checked; `item` is its place in a list.
+    fn job(&self, item: Option<usize>) -> Result<NewJob, ToolError> {
+        let path = item.map_or("data".into(), |index| format!("jobs[{index}].data"));
+        let data = stored(&self.data.0, &path)?;
+        let dedup = Deduplication::draft(self.deduplication.as_ref(), item)?;
         let draft = JobDraft {
             name: Some(&self.name),
             data: Some(data.bytes()),
             custom_id: self.job_id.as_ref().map(|id| id.0.as_str()),
-            priority: whole(self.priority.map(|priority| priority.0)),
+            priority: Whole::draft(self.priority),
             delay: Ms::draft(self.delay),
             timeout: Ms::draft(self.timeout),
-            max_attempts: whole(self.attempts.map(|attempts| attempts.0)),
+            max_attempts: Whole::draft(self.attempts),
             backoff: Backoff::draft(self.backoff),
             stall_timeout: Ms::draft(self.stall_timeout),
-            unique_key: dedup.map(|dedup| dedup.id.0.as_str()),
-            dedup_ttl: Ms::draft(dedup.and_then(|dedup| dedup.ttl)),
-            dedup_extend: dedup.is_some_and(|dedup| dedup.extend == Some(true)),
-            dedup_replace: dedup.is_some_and(|dedup| dedup.replace == Some(true)),
+            unique_key: dedup.key,
+            dedup_ttl: dedup.ttl,
+            dedup_extend: dedup.extend,
+            dedup_replace: dedup.replace,
             tags: self.tags.iter().flatten().map(String::as_str).collect(),
             lifo: self.lifo,
             remove_on_complete: self.remove_on_complete,

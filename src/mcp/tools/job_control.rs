@@ -83,7 +83,7 @@ async fn cancel_job(call: Call, arguments: OneJob) -> Result<JobChanged, ToolErr
 }
 
 async fn cancel_job_impact(call: Call, arguments: OneJob) -> Result<String, ToolError> {
-    let job = job_in_words(&call, &arguments.job_id).await?;
+    let job = job_in_words(&call, arguments.job_id.job()).await?;
     Ok(format!(
         "{job}: it will be deleted for good if it is waiting, prioritized or delayed, else it stays."
     ))

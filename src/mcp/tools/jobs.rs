@@ -364,7 +364,7 @@ async fn clear_job_logs(call: Call, arguments: ClearJobLogs) -> Result<JobChange
 }
 
 async fn clear_job_logs_impact(call: Call, arguments: ClearJobLogs) -> Result<String, ToolError> {
-    let job = job_in_words(&call, &arguments.job_id).await?;
+    let job = job_in_words(&call, arguments.job_id.job()).await?;
     Ok(match arguments.keep_logs {
         Some(keep) => format!(
             "{job}: its log lines will be deleted but for the newest {} (keepLogs).",

@@ -1,6 +1,7 @@
 //! Listing the jobs of a queue, whole or in pages. Prose: `toolsets/queues.md`.
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use crate::command::GetJobs as GetJobsCommand;
 use crate::engine::{JobDetail, JobId, Listing, Millis};
 use crate::mcp::call::Call;
 use crate::mcp::error::{Rule, ToolError};
-use crate::mcp::page::{self, ITEMS_MAX, fit, is_too_long};
+use crate::mcp::page::{self, ITEM_MAX, ITEMS_MAX, fit, is_longer};
 use crate::mcp::parameter::{NO_MAX, Queue, StateFilter, Whole};
 use crate::mcp::view::{JobView, cut};
 
@@ -96,25 +97,25 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
 
 /// A job in full, unless it alone is more than an answer holds.
 fn whole_job(found: &JobDetail) -> Value {
-    reduced(JobView::of(&found.job).members())
+    reduced(JobView::of(&found.job).members(), ITEM_MAX)
 }
 
-/// An item that fits: without the end of its data, then without tags, at last nothing but the id.
-fn reduced(mut members: Map<String, Value>) -> Value {
-    if is_too_long(&members) {
+/// A job in at most `max` bytes: without the end of its data, then without tags, at last nothing but the id.
+pub(super) fn reduced(mut members: Map<String, Value>, max: usize) -> Value {
+    if is_longer(&members, max) {
         shorten_data(&mut members, DATA_BYTES_MAX as usize);
     }
-    if is_too_long(&members) {
+    if is_longer(&members, max) {
         // Escaped, the preview may be twice as long as the text.
         let preview = members.get("dataPreview").and_then(Value::as_str);
         if let Some(preview) = preview.map(|text| cut(text, REDUCED_MAX).to_owned()) {
             put(&mut members, "dataPreview", preview);
         }
     }
-    if is_too_long(&members) && members.shift_remove("tags").is_some() {
+    if is_longer(&members, max) && members.shift_remove("tags").is_some() {
         put(&mut members, "tagsTruncated", true);
     }
-    if is_too_long(&members) {
+    if is_longer(&members, max) {
         let id = members.get("id").and_then(Value::as_str);
         let id = id.map(|id| cut(id, REDUCED_MAX).to_owned());
         members = Map::new();
@@ -257,7 +258,8 @@ pub(super) async fn list_jobs_page(
         .as_ref()
         .map(|state| state.text().to_owned());
     let scope = ["jobs", queue.as_str(), state.as_deref().unwrap_or_default()];
-    let position = start_of(&arguments, &scope)?;
+    let position: Option<JobPosition> =
+        start_of(arguments.cursor.as_deref(), arguments.offset, &scope)?;
     let offset = position
         .as_ref()
         .map_or(arguments.offset.map_or(0, Whole::count), |position| {
@@ -324,8 +326,13 @@ pub(super) async fn list_jobs_page(
     })
 }
 
-fn start_of(arguments: &ListJobsPage, scope: &[&str]) -> Result<Option<JobPosition>, ToolError> {
-    match (&arguments.cursor, arguments.offset) {
+/// Where a page begins, when a cursor says so.
+pub(super) fn start_of<P: DeserializeOwned>(
+    cursor: Option<&str>,
+    offset: Option<Whole<0, NO_MAX>>,
+    scope: &[&str],
+) -> Result<Option<P>, ToolError> {
+    match (cursor, offset) {
         (None, _) => Ok(None),
         (Some(_), Some(_)) => Err(Rule::CursorOrOffset.broken()),
         (Some(cursor), None) => match page::position(scope, cursor) {
@@ -353,5 +360,5 @@ fn row(found: &JobDetail, fields: &[Field], max_data: usize) -> Value {
         }
     }
     shorten_data(&mut row, max_data);
-    reduced(row)
+    reduced(row, ITEM_MAX)
 }

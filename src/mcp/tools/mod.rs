@@ -2,12 +2,22 @@
 //! command and shape its reply.
 
 mod add;
+mod capabilities;
+mod cron;
+mod diagnosis;
+mod dlq;
+mod flows;
+mod handlers;
 mod job_control;
 mod jobs;
+mod limits;
 mod listing;
+mod monitoring;
 mod processing;
 mod queues;
 mod watch;
+mod webhooks;
+mod workers;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,24 +26,56 @@ use serde_json::{Map, Value};
 use super::call::Call;
 use super::error::ToolError;
 use super::nearest::similar;
-use super::parameter::Id;
+use super::page::Fitted;
+use super::parameter::{Id, Queue};
 use super::registry::Toolset;
 use crate::command::{GetJob, ListQueues};
-use crate::engine::Change;
+use crate::engine::{Change, JobId};
 
 /// Every toolset, in the order of the list: hosts that show only some tools show the first.
 pub(super) fn toolsets() -> Vec<Toolset> {
     vec![
         jobs::toolset(),
         queues::toolset(),
+        dlq::toolset(),
+        monitoring::toolset(),
         processing::toolset(),
         job_control::toolset(),
+        cron::toolset(),
+        flows::toolset(),
+        limits::toolset(),
+        workers::toolset(),
+        webhooks::toolset(),
     ]
 }
 
 /// A tool that takes nothing.
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
+
+/// A tool that takes a queue and nothing else.
+#[derive(Deserialize, JsonSchema)]
+struct OneQueue {
+    queue: Queue,
+}
+
+/// What a change to a queue did.
+#[derive(Serialize, JsonSchema)]
+struct QueueChanged {
+    success: bool,
+    queue: String,
+    message: &'static str,
+}
+
+impl QueueChanged {
+    fn new(queue: &Queue, message: &'static str) -> Self {
+        Self {
+            success: true,
+            queue: queue.text(),
+            message,
+        }
+    }
+}
 
 /// A tool that takes a job and nothing else.
 #[derive(Deserialize, JsonSchema)]
@@ -64,6 +106,49 @@ impl JobChanged {
     }
 }
 
+/// What became of a change to something that is found by its id or name. What it is stands beside it.
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    /// false when there is none
+    success: bool,
+    /// Why not: not_found
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+impl Found {
+    fn new(success: bool) -> Self {
+        Self {
+            success,
+            reason: (!success).then_some("not_found"),
+        }
+    }
+}
+
+/// What a listing of everything there is says when not all of it fits.
+#[derive(Serialize, JsonSchema)]
+struct LeftOut {
+    /// true when there are more
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    /// What was left out
+    #[schemars(extend("x-unlisted" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl LeftOut {
+    /// `hint` tells of so many items that are missing.
+    fn of(all: usize, shown: &Fitted, hint: impl FnOnce(usize) -> String) -> Self {
+        Self {
+            truncated: shown.is_cut.then_some(true),
+            hint: shown.is_cut.then(|| hint(all - shown.items.len())),
+        }
+    }
+}
+
 /// Why a change was not applied; `wrong_state` names what the job is not.
 fn reason(change: Change, wrong_state: &'static str) -> Option<&'static str> {
     match change {
@@ -74,9 +159,9 @@ fn reason(change: Change, wrong_state: &'static str) -> Option<&'static str> {
 }
 
 /// A job in the words of an impact text.
-async fn job_in_words(call: &Call, job: &Id) -> Result<String, ToolError> {
-    Ok(match call.run(GetJob { id: job.job() }).await? {
-        None => format!("Job {} was not found", job.text()),
+async fn job_in_words(call: &Call, id: JobId) -> Result<String, ToolError> {
+    Ok(match call.run(GetJob { id: id.clone() }).await? {
+        None => format!("Job {id} was not found"),
         Some(found) => {
             let view = &found.job;
             format!(

@@ -10,7 +10,7 @@ use crate::command::{Ack, AckMany, CommandError, ExtendLock, Fail, Heartbeat, Pu
 use crate::engine::{Delivery, FailReport, Renewal, Report, TokenGiven};
 use crate::mcp::call::{Call, Measure};
 use crate::mcp::error::{Cause, Rule, ToolError};
-use crate::mcp::parameter::{AnyJson, DAY, Id, ListedId, Ms, Queue, Token, WAIT_MAX, Whole};
+use crate::mcp::parameter::{AnyId, AnyJson, DAY, Id, Ms, Queue, Token, WAIT_MAX, Whole};
 use crate::mcp::registry::{Policy, Toolset};
 use crate::mcp::view::{self, stored};
 
@@ -212,14 +212,14 @@ async fn ack_job(call: Call, arguments: AckJob) -> Result<Reported, ToolError> {
 #[serde(rename_all = "camelCase")]
 struct JobBatch {
     #[schemars(length(min = 1))]
-    job_ids: Vec<ListedId>,
+    job_ids: Vec<AnyId>,
     /// One per id, same order; "" if unlocked
     tokens: Option<Vec<String>>,
 }
 
 impl JobBatch {
     /// Each job with its token.
-    fn pairs(&self) -> Result<Vec<(&ListedId, TokenGiven)>, ToolError> {
+    fn pairs(&self) -> Result<Vec<(&AnyId, TokenGiven)>, ToolError> {
         let Some(tokens) = &self.tokens else {
             return Ok(self
                 .job_ids
@@ -254,7 +254,7 @@ struct BatchReported {
 
 async fn ack_job_batch(call: Call, arguments: JobBatch) -> Result<BatchReported, ToolError> {
     let pairs = arguments.pairs()?;
-    let ack = |(id, token): (&ListedId, TokenGiven)| Ack {
+    let ack = |(id, token): (&AnyId, TokenGiven)| Ack {
         id: id.job(),
         token,
         result: None,
@@ -272,7 +272,7 @@ async fn ack_job_batch(call: Call, arguments: JobBatch) -> Result<BatchReported,
         errors: Vec::new(),
     };
     let mut first_error: Option<CommandError> = None;
-    for (id, outcome) in arguments.job_ids.iter().map(ListedId::job).zip(outcomes) {
+    for (id, outcome) in arguments.job_ids.iter().map(AnyId::job).zip(outcomes) {
         match outcome {
             Ok(Report::Applied) => batch.count += 1,
             Ok(Report::AlreadyFinalized) => batch.ignored_ids.push(id.to_string()),
@@ -359,7 +359,7 @@ struct Acknowledged {
 }
 
 async fn job_heartbeat_batch(call: Call, arguments: JobBatch) -> Result<Acknowledged, ToolError> {
-    let renew = |(id, token): (&ListedId, TokenGiven)| Renew {
+    let renew = |(id, token): (&AnyId, TokenGiven)| Renew {
         id: id.job(),
         token,
         duration: None,

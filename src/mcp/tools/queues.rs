@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Nothing;
 use super::listing::{get_jobs, list_jobs_page};
+use super::{LeftOut, Nothing, OneQueue, QueueChanged};
 use crate::command::bounds::CLEAN_DEFAULT;
 use crate::command::{
     Clean, Drain, GetCounts, GetCountsPerPriority, IsPaused, ListQueues, Obliterate, Pause, Resume,
@@ -94,36 +94,23 @@ pub(super) fn toolset() -> Toolset {
         )
 }
 
-/// A tool that takes a queue and nothing else.
-#[derive(Deserialize, JsonSchema)]
-struct OneQueue {
-    queue: Queue,
-}
-
 #[derive(Serialize, JsonSchema)]
 struct QueueNames {
     /// In order of first use
     queues: Vec<Value>,
-    /// true when there are more
-    #[schemars(extend("x-unlisted" = true))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    truncated: Option<bool>,
-    /// What was left out
-    #[schemars(extend("x-unlisted" = true))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+    #[serde(flatten)]
+    left_out: LeftOut,
 }
 
 async fn list_queues(call: Call, _: Nothing) -> Result<QueueNames, ToolError> {
     let names = call.run(ListQueues).await?;
     let fitted = fit(names.iter().map(|name| Value::from(&**name)));
-    let left = names.len() - fitted.items.len();
-    let hint =
-        format!("{left} more queues do not fit; tools take a queue by its name all the same.");
+    let left_out = LeftOut::of(names.len(), &fitted, |left| {
+        format!("{left} more queues do not fit; tools take a queue by its name all the same.")
+    });
     Ok(QueueNames {
         queues: fitted.items,
-        truncated: fitted.is_cut.then_some(true),
-        hint: fitted.is_cut.then_some(hint),
+        left_out,
     })
 }
 
@@ -147,13 +134,16 @@ async fn count_jobs(call: Call, arguments: OneQueue) -> Result<JobCount, ToolErr
 }
 
 #[derive(Serialize, JsonSchema)]
-struct QueueCounts {
+pub(super) struct QueueCounts {
     queue: String,
     #[serde(flatten)]
     counts: CountsView,
 }
 
-async fn get_job_counts(call: Call, arguments: OneQueue) -> Result<QueueCounts, ToolError> {
+pub(super) async fn get_job_counts(
+    call: Call,
+    arguments: OneQueue,
+) -> Result<QueueCounts, ToolError> {
     let counts = call
         .run(GetCounts {
             queue: arguments.queue.name(),
@@ -210,23 +200,6 @@ async fn is_paused(call: Call, arguments: OneQueue) -> Result<QueuePaused, ToolE
         queue: arguments.queue.text(),
         paused,
     })
-}
-
-#[derive(Serialize, JsonSchema)]
-struct QueueChanged {
-    success: bool,
-    queue: String,
-    message: &'static str,
-}
-
-impl QueueChanged {
-    fn new(queue: &Queue, message: &'static str) -> Self {
-        Self {
-            success: true,
-            queue: queue.text(),
-            message,
-        }
-    }
 }
 
 async fn pause_queue(call: Call, arguments: OneQueue) -> Result<QueueChanged, ToolError> {

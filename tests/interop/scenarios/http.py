@@ -2,7 +2,7 @@
 
 from harness import DEADLINE, check, equal
 
-TOOLS = 40
+TOOLS = 62
 
 
 def http(stage, sdk, mode, protocols):

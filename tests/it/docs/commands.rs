@@ -175,7 +175,8 @@ fn own_call(line: &str) -> Option<OwnCall> {
         arguments: arguments
             .iter()
             // Brackets mark what may be left out.
-            .map(|word| word.trim_matches(['[', ']']).to_owned())
+            .map(|word| word.trim_matches(['[', ']']))
+            .map(|word| if word == "HOST" { "json" } else { word }.to_owned())
             .collect(),
     })
 }

@@ -32,7 +32,9 @@ async fn examples_of_guides_hold() {
                     .call(tool, arguments, Caller::default())
                     .await
                     .unwrap();
-                let (Answer::Success(answer) | Answer::Failure(answer)) = answer else {
+                let (Answer::Success(answer) | Answer::Text(_, answer) | Answer::Failure(answer)) =
+                    answer
+                else {
                     panic!("{answer:?}");
                 };
                 answered = Some(answer);

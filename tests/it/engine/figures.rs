@@ -10,9 +10,9 @@ use bunqueue_mcp::command::{
     RegisterWorker, RemoveDedupKey,
 };
 use bunqueue_mcp::engine::{
-    COMPACTION_PERIOD, Config, Counts, Durability, Effects, JobId, JobLinks, MemoryStats,
-    MetricKind, Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus, StorageUsage,
-    Throughput, Timed, TokenGiven, Totals, WorkerRegistration,
+    COMPACTION_PERIOD, Config, Counts, Durability, Effects, HEALTH_JOBS_MAX, JobId, JobLinks,
+    MemoryStats, MetricKind, Millis, NewJob, QueueHealth, QueueMetrics, State, StorageStatus,
+    StorageUsage, Throughput, Timed, TokenGiven, Totals, WorkerRegistration,
 };
 
 use super::flow::after;
@@ -688,6 +688,17 @@ fn health_tells_how_long_jobs_wait_and_who_is_silent() {
 }
 
 #[test]
+fn health_looks_at_a_bounded_number_of_jobs() {
+    let mut world = World::new();
+    world.push_many("q", (0..HEALTH_JOBS_MAX).map(|_| delayed(70_000)).collect());
+    let first = world.now + 70_000;
+    world.push("q", delayed(30_000));
+    let health = world.ask(GetQueueHealth { queue: queue("q") });
+    // One that is due earlier is not among them.
+    assert_eq!(health.next_run, Some(first));
+}
+
+#[test]
 fn the_overview_holds_everything_at_once() {
     let mut world = World::new();
     world.push("q", job());
@@ -809,8 +820,8 @@ fn an_engine_that_is_loaded_again_counts_on() {
     let again = image.load(config, [3; 32], start + 5_000, &mut effects);
     let again = again.unwrap();
     world.act(|engine, _| {
-        let lost = std::mem::replace(engine, again);
-        engine.inherit(lost);
+        let mut lost = std::mem::replace(engine, again);
+        engine.inherit(&mut lost);
     });
     let stats = world.ask(GetStats);
     let (now, ever) = (stats.totals.since_start, stats.totals.lifetime);

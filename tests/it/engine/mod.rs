@@ -9,6 +9,7 @@ mod figures;
 pub mod flow;
 mod group;
 mod id;
+mod inherit;
 mod job;
 mod kept;
 mod labels;

@@ -408,8 +408,8 @@ fn who_wants_notices_gets_them_from_an_engine_that_takes_the_place_of_another() 
             },
             ..Config::default()
         };
-        let before = std::mem::replace(engine, Engine::new(config, [1; 32]));
-        engine.inherit(before);
+        let mut before = std::mem::replace(engine, Engine::new(config, [1; 32]));
+        engine.inherit(&mut before);
     });
     world.push("q", job());
     world.sleep(NOTICE_PERIOD);

@@ -144,6 +144,43 @@ fn pe_19_a_buffered_add_that_finds_no_room_is_delivered_and_stored_later() {
     assert_eq!(state(&mut conn, "late"), "waiting");
 }
 
+/// As at the other levels, but what is there already stays and is stored later.
+#[test]
+fn a_buffered_change_that_waits_for_the_disk_gets_the_error_while_that_fails() {
+    let disk = Disk::new();
+    let mut serve = buffered(&disk);
+    let mut conn = Conn::open(serve.tcp);
+    let durable = |id: &str| {
+        let mut job = push(id);
+        job["durable"] = json!(true);
+        job
+    };
+    let job = json!({ "id": "flow", "queue": "q", "input": { "data": {} } });
+    let flow = json!({ "cmd": "PUSHF", "jobs": [job] });
+    disk.fail_writes(ENOSPC);
+    // It is the one whose commit fails.
+    assert!(!is_done(&mut conn, &durable("early")));
+    assert_eq!(state(&mut conn, "early"), "waiting");
+    assert_eq!(storage_status(&mut conn)["error"], FULL);
+    assert!(!is_done(&mut conn, &durable("late")));
+    assert!(!is_done(&mut conn, &flow));
+    for id in ["late", "flow"] {
+        assert_eq!(state(&mut conn, id), "unknown", "{id}");
+    }
+    conn.ok(&push("unsure"));
+    disk.heal();
+    await_health(&mut conn);
+    for change in [durable("late"), flow] {
+        insist(&mut conn, &change);
+    }
+    serve.end();
+    let serve = buffered(&disk);
+    let mut conn = Conn::open(serve.tcp);
+    for id in ["early", "unsure", "late", "flow"] {
+        assert_eq!(state(&mut conn, id), "waiting", "{id}");
+    }
+}
+
 /// A commit is given up at its first write that fails, so that errors count tries.
 #[test]
 fn b_13_more_than_ten_retries_lose_nothing_and_store_nothing_twice() {

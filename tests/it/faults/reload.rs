@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Disk, EIO, insist, is_done, push, state};
+use super::{Disk, EIO, insist, is_done, push, state, until};
 use crate::tcp::client::Conn;
 
 fn pull(wait: u32) -> Value {
@@ -122,4 +122,69 @@ fn a_connection_that_ends_meanwhile_gives_its_jobs_back_afterwards() {
     for pulled in &pulled {
         other.ok(&ack(pulled));
     }
+}
+
+#[test]
+fn a_delivery_without_a_lock_goes_on_and_is_charged_nothing() {
+    let disk = Disk::new();
+    let serve = disk.start();
+    let (mut conn, mut worker) = (Conn::open(serve.tcp), Conn::open(serve.tcp));
+    for id in ["acked", "refused-first", "given-back"] {
+        let mut job = push(id);
+        job["maxAttempts"] = json!(1);
+        conn.ok(&job);
+        let pulled = worker.ok(&json!({ "cmd": "PULL", "queue": "q" }));
+        assert_eq!(
+            (&pulled["job"]["id"], &pulled["token"]),
+            (&json!(id), &json!(null))
+        );
+    }
+    // Behind the deliveries, so these are stored.
+    conn.ok(&push("other"));
+    disk.fail_writes(EIO);
+    let done = |id: &str| json!({ "cmd": "ACK", "id": id });
+    // The change that cannot be stored is the end of one of them.
+    assert!(!is_done(&mut worker, &done("refused-first")));
+    for id in ["acked", "refused-first", "given-back"] {
+        assert_eq!(state(&mut conn, id), "active", "{id}");
+    }
+    disk.heal();
+    for id in ["acked", "refused-first"] {
+        insist(&mut worker, &done(id));
+        assert_eq!(state(&mut conn, id), "completed", "{id}");
+    }
+    worker.close();
+    until("the job that its connection gave back", || {
+        state(&mut conn, "given-back") == "waiting"
+    });
+}
+
+#[test]
+fn a_connection_whose_end_is_lost_gives_its_jobs_back_afterwards() {
+    let disk = Disk::new();
+    let serve = disk.start();
+    let (mut conn, mut reader) = (Conn::open(serve.tcp), Conn::open(serve.tcp));
+    let mut worker = Conn::open(serve.tcp);
+    for id in ["held", "acked"] {
+        conn.ok(&push(id));
+    }
+    let pulled = [worker.ok(&pull(0)), worker.ok(&pull(0))];
+    conn.ok(&push("stored"));
+    disk.hold();
+    let pending = conn.begin(&push("refused"));
+    disk.await_held();
+    let acked = worker.begin(&ack(&pulled[1]));
+    until("the ack", || state(&mut reader, "acked") == "completed");
+    worker.close();
+    until("the end of the worker", || {
+        state(&mut reader, "held") == "waiting"
+    });
+    disk.fail_writes(EIO);
+    disk.release();
+    assert_eq!(conn.finish(&pending)["error"], "Internal server error");
+    let states = |conn: &mut Conn| ["held", "acked"].map(|id| state(conn, id));
+    assert_eq!(states(&mut conn), ["active", "active"]);
+    disk.heal();
+    until("both jobs", || states(&mut conn) == ["waiting", "waiting"]);
+    drop(acked);
 }

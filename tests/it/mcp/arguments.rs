@@ -11,7 +11,7 @@ use super::cases::{Case, World, all};
 use super::stdio::Agent;
 
 /// Members whose content belongs to the caller: nothing inside is converted or checked.
-const FREE: [&str; 2] = ["data", "result"];
+const FREE: [&str; 4] = ["data", "result", "headers", "body"];
 
 /// A place inside arguments: the JSON pointer, and the way errors name it.
 #[derive(Clone)]
@@ -254,10 +254,8 @@ fn hard_a2_objects_and_lists_in_json_text_mean_the_same() {
                 replaced(&arguments, &place, json!(text))
             });
             assert_eq!(result, plain, "{}: {} as text", case.tool, place.shown);
-            if FREE.iter().any(|free| place.shown.ends_with(free))
-                && case.tool == "bunqueue_ack_job"
-            {
-                // Any JSON is a result.
+            // Any JSON is a result, or the body of a request.
+            if ["result", "body"].contains(&place.shown.as_str()) {
                 continue;
             }
             for wrong in [
@@ -531,6 +529,30 @@ fn hard_a4_a_misspelt_narrowing_argument_destroys_nothing() {
             "bunqueue_obliterate_queue",
             json!({ "queue": "q", "state": "failed" }),
         ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "q", "jobId": "failed" }),
+        ),
+        (
+            "bunqueue_purge_dlq",
+            json!({ "queue": "q", "reason": "stalled" }),
+        ),
+        (
+            "bunqueue_retry_dlq",
+            json!({ "queue": "q", "jobid": "failed" }),
+        ),
+        (
+            "bunqueue_retry_dlq",
+            json!({ "queue": "q", "reason": "stalled" }),
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "q", "jobIds": ["completed"] }),
+        ),
+        (
+            "bunqueue_retry_completed",
+            json!({ "queue": "q", "limit": 1 }),
+        ),
     ] {
         let error = agent.refused(tool, &arguments);
         assert_eq!(error["code"], "invalid_arguments", "{tool} {arguments}");
@@ -540,12 +562,16 @@ fn hard_a4_a_misspelt_narrowing_argument_destroys_nothing() {
 
 #[test]
 fn hard_a4_only_guarded_tools_know_confirm_and_dry_run() {
-    const GUARDED: [&str; 5] = [
+    const GUARDED: [&str; 9] = [
         "bunqueue_clear_job_logs",
         "bunqueue_cancel_job",
         "bunqueue_drain_queue",
         "bunqueue_clean_queue",
         "bunqueue_obliterate_queue",
+        "bunqueue_purge_dlq",
+        "bunqueue_retry_completed",
+        "bunqueue_delete_cron",
+        "bunqueue_remove_webhook",
     ];
     let mut bench = Bench::new();
     for case in all() {

@@ -4,6 +4,7 @@ mod arguments;
 mod cancel;
 mod cases;
 mod confirm;
+mod description;
 pub mod http;
 mod lifecycle;
 mod over_http;

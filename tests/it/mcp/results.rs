@@ -117,6 +117,36 @@ fn hard_r1_what_the_queue_refuses_is_an_error_with_its_reason() {
         ("drain_queue", json!({ "queue": "a b" }), name),
         ("clean_queue", json!({ "queue": "a b", "graceMs": 0 }), name),
         ("obliterate_queue", json!({ "queue": "a b" }), name),
+        ("retry_dlq", json!({ "queue": "a b" }), name),
+        ("purge_dlq", json!({ "queue": "a b" }), name),
+        ("retry_completed", json!({ "queue": "a b" }), name),
+        (
+            "add_cron",
+            json!({ "name": "c", "queue": "a b", "data": {}, "repeatEvery": 5 }),
+            name,
+        ),
+        (
+            "add_cron",
+            json!({ "name": "c", "queue": "q", "data": {} }),
+            "Cron job must have either schedule or repeatEvery",
+        ),
+        (
+            "set_rate_limit",
+            json!({ "queue": "a b", "limit": 1 }),
+            name,
+        ),
+        ("clear_rate_limit", json!({ "queue": "a b" }), name),
+        (
+            "set_concurrency",
+            json!({ "queue": "a b", "limit": 1 }),
+            name,
+        ),
+        ("clear_concurrency", json!({ "queue": "a b" }), name),
+        (
+            "add_webhook",
+            json!({ "url": "http://10.0.0.1/", "events": [] }),
+            "Webhook URL cannot point to private IP",
+        ),
     ] {
         let error = agent.refused(&format!("bunqueue_{tool}"), &arguments);
         assert_eq!(error["error"], reason, "{tool}");
@@ -214,6 +244,23 @@ fn hard_r1_a_tool_that_answers_success_says_why_it_had_none() {
             "extend_lock",
             json!({ "jobId": "locked", "token": "wrong", "duration": 5000 }),
             "invalid_token",
+        ),
+        ("delete_cron", json!({ "name": "nope" }), "not_found"),
+        (
+            "unregister_worker",
+            json!({ "workerId": "nope" }),
+            "not_found",
+        ),
+        (
+            "worker_heartbeat",
+            json!({ "workerId": "nope" }),
+            "not_found",
+        ),
+        ("remove_webhook", json!({ "id": "nope" }), "not_found"),
+        (
+            "set_webhook_enabled",
+            json!({ "id": "nope", "enabled": true }),
+            "not_found",
         ),
     ] {
         let result = agent.ok(&format!("bunqueue_{tool}"), &arguments);
@@ -393,6 +440,11 @@ fn hard_r3_an_empty_target_is_never_widened() {
         "bunqueue_clear_job_logs",
     ] {
         agent.refused(tool, &json!({ "jobId": "" }));
+    }
+    for tool in ["bunqueue_retry_dlq", "bunqueue_retry_completed"] {
+        agent.refused(tool, &json!({ "queue": "q", "jobId": "" }));
+        let blank = agent.ok(tool, &json!({ "queue": "q", "jobId": " " }));
+        assert_eq!(blank["retried"], 0, "{tool}");
     }
     assert_eq!(agent.ok("bunqueue_get_job_counts", &queue), before);
 }

@@ -302,9 +302,19 @@ pub fn outcome(answer: &Value) -> Outcome {
     assert_eq!(content.len(), 1, "one content item: {answer}");
     assert_eq!(content[0]["type"], "text", "{answer}");
     let text = content[0]["text"].as_str().unwrap().to_owned();
-    let value: Value = serde_json::from_str(&text).expect("the text is JSON");
     let is_error = result["isError"].as_bool().unwrap_or(false);
     let structured = result.get("structuredContent");
+    let Ok(value) = serde_json::from_str::<Value>(&text) else {
+        // Only the metrics are a text of their own; the structured part holds it.
+        assert_eq!(structured, Some(&json!({ "metrics": text })), "{answer}");
+        assert!(!is_error, "{answer}");
+        let value = json!({ "text": text });
+        return Outcome {
+            is_error,
+            value,
+            text,
+        };
+    };
     if is_error {
         assert_eq!(structured, None, "an error has no structured part");
         assert!(value["error"].is_string(), "{text}");

@@ -192,7 +192,7 @@ async fn flows_are_added_and_read_as_trees() {
     );
     let mut plan = Plan::default();
     plan.tree(&tree, "flow").unwrap();
-    let added = broker.call(plan.finish().unwrap()).await.unwrap();
+    let added = broker.call(plan.finish()).await.unwrap();
     assert_eq!(added.len(), 4);
     assert_eq!(added[0].state, State::WaitingChildren);
     let read = |depth| GetFlow {

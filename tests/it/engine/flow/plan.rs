@@ -35,10 +35,7 @@ fn fl_3_fl_12_flow_that_meets_an_existing_id_leaves_nothing() {
         "flows[1]",
     )
     .unwrap();
-    assert_eq!(
-        world.refusal(plan.finish().unwrap()),
-        "Flow job dup already exists"
-    );
+    assert_eq!(world.refusal(plan.finish()), "Flow job dup already exists");
     assert_eq!(
         (world.counts("pq").total(), world.counts("cq").total()),
         (0, 0)
@@ -54,10 +51,7 @@ fn fl_3_fl_12_flow_that_meets_an_existing_id_leaves_nothing() {
     world.pull_batch("q", 9);
     let mut plan = Plan::default();
     plan.tree(&node("done", "q", vec![]), "flow").unwrap();
-    assert_eq!(
-        world.refusal(plan.finish().unwrap()),
-        "Flow job done already exists"
-    );
+    assert_eq!(world.refusal(plan.finish()), "Flow job done already exists");
 }
 
 #[test]
@@ -66,7 +60,7 @@ fn fl_9_chain_runs_step_by_step() {
     let steps = ["a", "b", "c"].map(|text| node(text, "q", vec![]));
     let mut plan = Plan::default();
     plan.chain(&steps, "steps").unwrap();
-    world.ask(plan.finish().unwrap());
+    world.ask(plan.finish());
     for text in ["a", "b", "c"] {
         assert_eq!(finish(&mut world, "q", None), id(text));
     }
@@ -79,7 +73,7 @@ fn fl_10_join_waits_for_all() {
     let mut plan = Plan::default();
     plan.join(&parallel, &node("last", "r", vec![]), ("parallel", "final"))
         .unwrap();
-    world.ask(plan.finish().unwrap());
+    world.ask(plan.finish());
     finish(&mut world, "q", None);
     assert!(world.pull("r").is_none());
     finish(&mut world, "q", None);
@@ -99,7 +93,7 @@ fn reverse_tree_runs_the_parent_first() {
         "flow",
     )
     .unwrap();
-    world.ask(plan.finish().unwrap());
+    world.ask(plan.finish());
     assert_eq!(finish(&mut world, "q", None), id("p"));
     assert_eq!(world.pull_all("q"), ["a", "b"]);
 }
@@ -108,12 +102,13 @@ fn fault(result: Result<impl Sized, CommandError>) -> String {
     result.err().expect("it is refused").to_string()
 }
 
+fn refused(root: &FlowNodeDraft<'_>) -> CommandError {
+    let planned = Plan::default().tree(root, "flow");
+    planned.expect_err("it is refused")
+}
+
 fn planned(root: &FlowNodeDraft<'_>) -> String {
-    let mut plan = Plan::default();
-    match plan.tree(root, "flow") {
-        Ok(_) => fault(plan.finish()),
-        Err(error) => error.to_string(),
-    }
+    refused(root).to_string()
 }
 
 #[test]
@@ -170,10 +165,21 @@ fn fl_4_and_fl_14_faults_of_a_plan() {
         "invalid flow queue: bad queue"
     );
     let mut world = World::new();
-    assert_eq!(world.ask(Plan::default().finish().unwrap()), []);
+    assert_eq!(world.ask(Plan::default().finish()), []);
 }
 
-/// F2: what lies in one job is told with its place, what concerns an id with the id; nothing of the tree is admitted.
+#[test]
+fn a_delay_below_zero_means_now_in_a_flow() {
+    let mut world = World::new();
+    let mut root = node("p", "q", vec![]);
+    root.job.delay = Number::Value(-5_000.0);
+    let mut plan = Plan::default();
+    plan.tree(&root, "").unwrap();
+    let added = world.ask(plan.finish());
+    assert_eq!(added[0].run_at, world.now);
+}
+
+/// F2: what lies in one job is told with its place; nothing of the tree is admitted.
 #[test]
 fn hard_f2_one_bad_node_of_fifty_is_named() {
     let ids: Vec<String> = (0..49).map(|number| format!("n{number}")).collect();
@@ -195,6 +201,17 @@ fn hard_f2_one_bad_node_of_fifty_is_named() {
         build(&|node| node.job.custom_id = Some("n3")),
         "duplicate flow job id: n3"
     );
+    // The fixed texts have no room for the place, so it stands beside them.
+    let mut root = node(
+        "root",
+        "pq",
+        vec![node("a", "cq", vec![node("b", "cq", vec![])])],
+    );
+    root.children[0].children[0].job.custom_id = Some("root");
+    let CommandError::FlowAt { path, .. } = refused(&root) else {
+        panic!("{:?}", refused(&root));
+    };
+    assert_eq!(path, "flow.children[0].children[0]");
 }
 
 #[test]
@@ -290,10 +307,7 @@ fn refused_flow_uses_up_no_ids() {
     root.job.custom_id = None;
     let mut plan = Plan::default();
     plan.tree(&root, "flow").unwrap();
-    assert_eq!(
-        world.refusal(plan.finish().unwrap()),
-        "Flow job dup already exists"
-    );
+    assert_eq!(world.refusal(plan.finish()), "Flow job dup already exists");
 }
 
 /// Very many queues, and very many children of one parent, cost no more than as many jobs.

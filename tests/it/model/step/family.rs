@@ -293,7 +293,7 @@ impl Flow {
                 };
             }
         }
-        plan.finish().ok()
+        Some(plan.finish())
     }
 
     fn raw(&self, ids: &[Option<String>], now: Millis, backwards: bool) -> Option<AddFlow> {
