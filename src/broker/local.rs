@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::allowance::Allowance;
 use super::calls::{self, Calls};
 use super::hub::{EventFilter, Subscription};
 use super::keeping::{GivenUp, Keeping};
@@ -116,6 +117,7 @@ impl LocalBroker {
             shared: Arc::new(Shared {
                 core: Mutex::new(core),
                 bodies,
+                allowance: Allowance::default(),
                 clock,
                 hub: Arc::default(),
                 next_connection: AtomicU64::new(1),
@@ -153,7 +155,7 @@ impl Broker for LocalBroker {
         answers: &mut Vec<Submitted>,
     ) -> Option<Storing> {
         let shared = &self.shared;
-        let (mut reading, mut stored) = (Reading::default(), None);
+        let (mut reading, mut stored) = (Reading::new(shared), None);
         loop {
             let (storing, missed) = shared.with_engine(|core, now| {
                 run_all(shared, core, now, caller, commands, answers, &mut reading)
@@ -162,18 +164,18 @@ impl Broker for LocalBroker {
             let Some(missed) = missed else {
                 break;
             };
-            match reading.read(shared, &missed) {
+            match reading.read(&missed) {
                 Ok(()) => commands.insert(0, missed.command),
                 Err(error) => answers.push(Submitted::Done(Err(error))),
             }
         }
-        reading.end(shared);
+        reading.end();
         stored
     }
 
     fn submit_one(&self, caller: Option<ConnectionId>, command: Command) -> Submitted {
         let shared = &self.shared;
-        let (mut reading, mut next) = (Reading::default(), command);
+        let (mut reading, mut next) = (Reading::new(shared), command);
         let answer = loop {
             let command = next;
             let ran = shared.with_engine(|core, now| {
@@ -182,13 +184,13 @@ impl Broker for LocalBroker {
             });
             match ran {
                 Ok(answer) => break answer,
-                Err(missed) => match reading.read(shared, &missed) {
+                Err(missed) => match reading.read(&missed) {
                     Ok(()) => next = missed.command,
                     Err(error) => break Submitted::Done(Err(error)),
                 },
             }
         };
-        reading.end(shared);
+        reading.end();
         answer
     }
 

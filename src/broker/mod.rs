@@ -4,6 +4,7 @@
 //! `submit` returns; whatever has to wait comes back as a future. Dropping that future withdraws the wait,
 //! and a job that was already handed to it goes back to its queue. [`remote`] asks another server.
 
+mod allowance;
 mod calls;
 mod clock;
 mod hub;
@@ -23,6 +24,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use allowance::READ_BYTES_MAX;
 pub use calls::{ALL_CALL_BYTES_MAX, CALL_BYTES_MAX, CALLS_MAX, Calls, PendingCall};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use hub::{BACKLOG_BYTES_MAX, BACKLOG_MAX, EventFilter, PublishedEvent, Subscription};

@@ -20,7 +20,7 @@ pub(super) fn run_all(
     caller: Option<ConnectionId>,
     commands: &mut Vec<Command>,
     answers: &mut Vec<Submitted>,
-    reading: &mut Reading,
+    reading: &mut Reading<'_>,
 ) -> (Option<Storing>, Option<Box<Missed>>) {
     reading.hand_over(core);
     let measured = core.meter.begin(commands, &*shared.clock);

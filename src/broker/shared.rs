@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Clock;
+use super::allowance::Allowance;
 use super::calls::CallSender;
 use super::hub::Hub;
 use super::keeping::{GivenUp, Keeping};
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
     /// What the engine has let go of, when there is a store.
     pub(super) bodies: Option<Bodies>,
+    /// How much of that is read at a time.
+    pub(super) allowance: Allowance,
     pub(super) clock: Box<dyn Clock>,
     pub(super) hub: Arc<Hub>,
     pub(super) next_connection: AtomicU64,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::argument::ArgumentError;
+use super::bounds::FRAME_MAX;
 use super::flow::FlowFault;
 use super::remote::RemoteFault;
 use crate::engine::{BatchRefusal, JobId, Refusal};
@@ -98,7 +99,7 @@ impl ErrorCode {
             }
             Self::LockInvalid => "The token is not that of the current lock.",
             Self::Conflict => "The request clashes with something that exists.",
-            Self::TooLarge => "The job data is larger than the limit.",
+            Self::TooLarge => "The job data, or the answer, is larger than the limit.",
             Self::NotLoaded => "The tool belongs to a toolset that this server does not expose.",
             Self::ConfirmationRequired => "A destructive call needs the consent of the user first.",
             Self::ConfirmationDeclined => {
@@ -200,6 +201,9 @@ pub enum CommandError {
     /// A broker elsewhere answered what is no answer to the command.
     #[error("Invalid {0} returned by the backend")]
     Reply(ReplyFault),
+    /// No reply can hold what was asked for.
+    #[error("Reply too large: exceeds maximum {FRAME_MAX}")]
+    ReplyTooLarge,
     /// The broker is shutting down.
     #[error("Server is shutting down")]
     ShuttingDown,
@@ -259,7 +263,8 @@ impl CommandError {
             | Self::FlowAt {
                 fault: FlowFault::DataTooLarge,
                 ..
-            } => ErrorCode::TooLarge,
+            }
+            | Self::ReplyTooLarge => ErrorCode::TooLarge,
             Self::Argument(_)
             | Self::BatchEntry { .. }
             | Self::DurationEntry { .. }
@@ -289,6 +294,9 @@ impl CommandError {
             Self::Remote(fault) => fault.hint(),
             Self::Reply(_) => {
                 "Nothing was changed. Ask the operator whether the backend has a version that this server knows."
+            }
+            Self::ReplyTooLarge => {
+                "Ask for fewer jobs: a smaller limit, then the rest by its offset."
             }
             Self::ShuttingDown => "Connect again once the server is back.",
             Self::Storage(_) | Self::UnsavedFull => {
@@ -437,6 +445,7 @@ mod tests {
                 max: 1,
             }),
             CommandError::Reply(ReplyFault::DlqEntry),
+            CommandError::ReplyTooLarge,
             CommandError::ShuttingDown,
             CommandError::UnsavedFull,
             CommandError::Internal,

@@ -279,6 +279,7 @@ fn causes() -> Vec<CommandError> {
         .chain(flows)
         .chain(replies.map(CommandError::Reply))
         .chain([
+            CommandError::ReplyTooLarge,
             CommandError::ShuttingDown,
             RemoteFault::Refused {
                 text: "<words of another server>".into(),

@@ -2,7 +2,7 @@
 
 use crate::broker::{
     ALL_CALL_BYTES_MAX, ANSWER_MAX, BACKLOG_BYTES_MAX, BACKLOG_MAX, CALL_BYTES_MAX, CALLS_MAX,
-    IN_FLIGHT_MAX, UNSAVED_MAX, WAITS_PER_CONNECTION,
+    IN_FLIGHT_MAX, READ_BYTES_MAX, UNSAVED_MAX, WAITS_PER_CONNECTION,
 };
 use crate::command::bounds;
 use crate::config::{Key, Setting};
@@ -553,6 +553,11 @@ fn connections() -> Vec<Row> {
         (
             "payloads of events that a subscriber may be behind by, each counted twice",
             count(BACKLOG_BYTES_MAX),
+            "bytes",
+        ),
+        (
+            "data, results and the rest of completed jobs that are read from the data file at a time, by all who ask; a larger reading takes place alone",
+            count(READ_BYTES_MAX),
             "bytes",
         ),
         ("line on stdio, up to", count(stdio::LINE_MAX), "bytes"),

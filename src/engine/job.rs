@@ -454,6 +454,18 @@ pub struct JobDetail {
     pub failure: Option<Failure>,
 }
 
+impl JobDetail {
+    /// Bytes of its data and its result.
+    pub fn payload_bytes(&self) -> usize {
+        let payloads = [&self.job.data, &self.result];
+        payloads
+            .into_iter()
+            .flatten()
+            .map(|payload| payload.bytes().len())
+            .sum()
+    }
+}
+
 /// Why and when a job moved to the dead-letter queue (engine contract, section 10).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub use backup::{Contents, CopyError, CopyFault, Role, backup, restore};
-pub use bodies::Bodies;
+pub use bodies::{Bodies, Weight};
 pub use error::StoreError;
 use identity::Identity;
 use owner::{OWNER, Owner};

@@ -44,6 +44,14 @@ pub fn answer(
     answer: &Result<Reply, CommandError>,
     around: &dyn Surroundings,
 ) -> bool {
+    let payloads = answer.as_ref().map_or(0, Reply::payload_bytes);
+    if payloads > FRAME_MAX {
+        // Known before a byte of it is copied.
+        too_large(out, req_id);
+        return false;
+    }
+    // At once: a buffer that grows by doubling takes up to three times as much on its way.
+    out.reserve(payloads);
     let mut refusal = None;
     let fits = frame::append(out, |out| {
         refusal = encode::reply(out, req_id, shape, answer, around).err();
@@ -110,7 +118,7 @@ fn refused(out: &mut Vec<u8>, req_id: &ReqId, text: &str) {
 
 /// Only an identity that fills a frame by itself is not repeated here.
 fn too_large(out: &mut Vec<u8>, req_id: &ReqId) {
-    let text = format!("Reply too large: exceeds maximum {FRAME_MAX}");
+    let text = CommandError::ReplyTooLarge.wire_text();
     for req_id in [req_id, &ReqId::NONE] {
         if frame::append(out, |out| refused(out, req_id, &text)) {
             return;

@@ -168,6 +168,15 @@ impl Process {
         let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
         pages * PAGE
     }
+
+    /// The most that was ever resident, in bytes.
+    #[cfg(target_os = "linux")]
+    pub fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.unwrap().parse::<u64>().unwrap() * 1_024
+    }
 }
 
 impl Drop for Process {

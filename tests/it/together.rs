@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::stdio::Agent;
 use crate::tcp::client::Conn;
+use crate::tcp::cold;
 use crate::tcp::value::{Wire, wide};
 
 /// The counts of a queue through both doors, which must agree.
@@ -279,4 +280,43 @@ fn both_doors_report_the_outcome_of_an_add() {
     let expected = json!({ "ok": true, "ids": ["j", "k"], "outcomes": ["existing", "new"] });
     assert_eq!(conn.ok(&batch), expected);
     assert_eq!(agent.ok("bunqueue_add_job", &add)["outcome"], "existing");
+}
+
+#[test]
+fn an_agent_pages_through_large_jobs_of_the_file() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("queue.db");
+    let (mut agent, tcp) = Agent::with_worker_door_and(&[
+        ("BUNQUEUE_DATA_PATH", file.to_str().unwrap()),
+        ("BUNQUEUE_MAX_COMPLETED_JOBS", "1"),
+    ]);
+    cold::complete_large(&mut Conn::open(tcp));
+    let mut arguments = json!({ "queue": "q", "state": "completed" });
+    let (mut seen, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = agent.ok("bunqueue_list_jobs_page", &arguments);
+        let jobs = page["jobs"].as_array().unwrap();
+        seen.extend(jobs.iter().map(|job| job["id"].clone()));
+        pages += 1;
+        let more = page["hasMore"] == json!(true);
+        assert_eq!(
+            page["truncated"],
+            if more { json!(true) } else { json!(null) }
+        );
+        if !more {
+            break;
+        }
+        arguments["cursor"] = page["nextCursor"].clone();
+    }
+    let all: Vec<Value> = (0..=cold::LARGE).map(|n| json!(format!("j{n}"))).collect();
+    assert_eq!((seen, pages), (all, 2));
+    let few = agent.ok(
+        "bunqueue_get_jobs",
+        &json!({ "queue": "q", "state": "completed" }),
+    );
+    assert_eq!(few["truncated"], json!(true));
+    let next = few["count"].as_u64().unwrap();
+    let rest = json!({ "queue": "q", "state": "completed", "start": next });
+    let rest = agent.ok("bunqueue_get_jobs", &rest);
+    assert_eq!(rest["jobs"][0]["id"], json!(format!("j{next}")));
 }

@@ -267,6 +267,11 @@ impl Command {
         }
     }
 
+    /// Whether its reply holds data and result of each job whose body it misses.
+    pub const fn shows_what_it_misses(&self) -> bool {
+        matches!(self, Self::GetJobs(_))
+    }
+
     /// Whether new jobs come by it.
     pub const fn adds_jobs(&self) -> bool {
         matches!(self, Self::Add(_) | Self::AddMany(_) | Self::AddFlow(_))
@@ -463,4 +468,14 @@ pub enum Reply {
     CronFound(Option<Box<Cron>>),
     /// Crons.
     Crons(Vec<Cron>),
+}
+
+impl Reply {
+    /// Bytes of payloads of which it is known that each form of it holds them, as they are and once at least.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Jobs(details) => details.iter().map(JobDetail::payload_bytes).sum(),
+            _ => 0,
+        }
+    }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{misspelt_queue, put};
-use crate::command::GetJobs as GetJobsCommand;
+use crate::command::{CommandError, GetJobs as GetJobsCommand};
 use crate::engine::{JobDetail, JobId, Listing, Millis};
 use crate::mcp::call::Call;
 use crate::mcp::error::{Rule, ToolError};
@@ -59,21 +59,18 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
     let start = arguments.start.map_or(0, Whole::count);
     let end = arguments.end.map_or(END_DEFAULT as usize, Whole::count);
     let wanted = end.saturating_sub(start);
-    let found = call
-        .run(GetJobsCommand {
-            listing: Listing {
-                queue: arguments.queue.name().shared(),
-                buckets: StateFilter::buckets(arguments.state.as_ref()),
-                after: None,
-                offset: start,
-                // One more tells whether there is more.
-                limit: wanted.min(ITEMS_MAX + 1),
-                ascending: true,
-            },
-        })
-        .await?;
+    let listing = Listing {
+        queue: arguments.queue.name().shared(),
+        buckets: StateFilter::buckets(arguments.state.as_ref()),
+        after: None,
+        offset: start,
+        // One more tells whether there is more.
+        limit: wanted.min(ITEMS_MAX + 1),
+        ascending: true,
+    };
+    let (found, is_short) = read(&call, listing).await?;
     let fitted = fit(found.iter().take(ITEMS_MAX).map(whole_job));
-    let is_cut = fitted.is_cut || found.len() > ITEMS_MAX;
+    let is_cut = fitted.is_cut || is_short || found.len() > ITEMS_MAX;
     let queue = arguments.queue.text();
     let hint = if is_cut {
         let next = start + fitted.items.len();
@@ -93,6 +90,21 @@ pub(super) async fn get_jobs(call: Call, arguments: GetJobs) -> Result<JobList, 
         truncated,
         hint,
     })
+}
+
+/// The jobs of a listing, the first ones alone when all would be more than a broker reads at once; whether that is so.
+async fn read(call: &Call, mut listing: Listing) -> Result<(Vec<JobDetail>, bool), ToolError> {
+    let wanted = listing.limit;
+    loop {
+        let again = listing.clone();
+        match call.run(GetJobsCommand { listing: again }).await {
+            // The half of a page has other jobs behind it: a page of one is never refused.
+            Err(ToolError::Command(CommandError::ReplyTooLarge)) if listing.limit > 1 => {
+                listing.limit /= 2;
+            }
+            read => return Ok((read?, listing.limit < wanted)),
+        }
+    }
 }
 
 /// A job in full, unless it alone is more than an answer holds.
@@ -270,23 +282,20 @@ pub(super) async fn list_jobs_page(
         .max_data_bytes
         .map_or(DATA_BYTES_DEFAULT as usize, Whole::count);
     let fields = Field::each_once(arguments.fields.unwrap_or_default());
-    let found = call
-        .run(GetJobsCommand {
-            listing: Listing {
-                queue: arguments.queue.name().shared(),
-                buckets: StateFilter::buckets(arguments.state.as_ref()),
-                offset: if position.is_some() { 0 } else { offset },
-                after: position.map(|(at, id, _)| (at, JobId::from_text(&id))),
-                // One more tells whether there is more.
-                limit: limit + 1,
-                ascending: true,
-            },
-        })
-        .await?;
+    let listing = Listing {
+        queue: arguments.queue.name().shared(),
+        buckets: StateFilter::buckets(arguments.state.as_ref()),
+        offset: if position.is_some() { 0 } else { offset },
+        after: position.map(|(at, id, _)| (at, JobId::from_text(&id))),
+        // One more tells whether there is more.
+        limit: limit + 1,
+        ascending: true,
+    };
+    let (found, is_short) = read(&call, listing).await?;
     let rows = found.iter().take(limit);
     let fitted = fit(rows.map(|found| row(found, &fields, max_data)));
     let count = fitted.items.len();
-    let has_more = found.len() > count;
+    let has_more = is_short || found.len() > count;
     let last = found
         .get(..count)
         .and_then(<[_]>::last)
@@ -319,7 +328,7 @@ pub(super) async fn list_jobs_page(
         jobs: fitted.items,
         truncation,
         next_cursor,
-        truncated: fitted.is_cut.then_some(true),
+        truncated: (fitted.is_cut || is_short).then_some(true),
         hint,
         state,
         queue,

@@ -80,7 +80,13 @@ impl Agent {
 
     /// Starts the program with the worker door beside stdio.
     pub fn with_worker_door() -> (Self, std::net::SocketAddr) {
-        let agent = Self::start_with(&[("BUNQUEUE_MCP_TCP_LISTEN", "127.0.0.1:0")]);
+        Self::with_worker_door_and(&[])
+    }
+
+    /// The same with more settings.
+    pub fn with_worker_door_and(env: &Env) -> (Self, std::net::SocketAddr) {
+        let door: &Env = &[("BUNQUEUE_MCP_TCP_LISTEN", "127.0.0.1:0")];
+        let agent = Self::start_with(&[door, env].concat());
         let line = agent.process.line("bunqueue MCP server started (");
         let tcp = address(&line, "tcp: ");
         (agent, tcp)

@@ -1,6 +1,7 @@
 //! The worker door from outside: exact bytes in and out, with a client written from the protocol page only.
 
 pub mod client;
+pub mod cold;
 mod connections;
 mod crowd;
 mod dead_letters;
