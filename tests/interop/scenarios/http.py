@@ -2,7 +2,7 @@
 
 from harness import DEADLINE, check, equal
 
-TOOLS = 62
+TOOLS = 79
 
 
 def http(stage, sdk, mode, protocols):
