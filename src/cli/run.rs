@@ -384,7 +384,6 @@ fn description(
         tcp_port: tcp.map(|address| address.port()),
         profile: config.agent.profile,
         labelled_queues: config.metrics.labelled_queues,
-        ..ServerInfo::default()
     }
 }
 
